@@ -8,27 +8,32 @@ namespace ferrite {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {"float32", "float16", "bfloat16", "float64",
-                                                    "int64",   "int32",   "uint8",    "bool"};
+constexpr std::array<std::string_view, 10> kNames = {"float32", "float16", "bfloat16", "float64",
+                                                     "int64",   "int32",   "uint8",    "bool",
+                                                     "int16",   "int8"};
 
-/// Rank within a category; float16 and bfloat16 share one, and promote to float32.
+/// The larger rank holds both. Types that share one are promoted to the next: float16 and bfloat16
+/// to float32, uint8 and int8 to int16.
 int rank(DType dtype) {
   switch (dtype) {
     case DType::boolean:
       return 0;
     case DType::uint8:
+    case DType::int8:
       return 1;
-    case DType::int32:
+    case DType::int16:
       return 2;
-    case DType::int64:
+    case DType::int32:
       return 3;
+    case DType::int64:
+      return 4;
     case DType::float16:
     case DType::bfloat16:
-      return 4;
-    case DType::float32:
       return 5;
-    case DType::float64:
+    case DType::float32:
       return 6;
+    case DType::float64:
+      return 7;
   }
   return 0;
 }
@@ -42,7 +47,7 @@ DType parse_dtype(std::string_view text) {
     if (kNames[i] == text) return static_cast<DType>(i);
   fail<DTypeError>("parse_dtype",
                    "unknown type '{}'; expected float32, float16, bfloat16, float64, int64, int32, "
-                   "uint8 or bool",
+                   "int16, int8, uint8 or bool",
                    text);
 }
 
@@ -54,7 +59,7 @@ void set_default_dtype(DType dtype) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
-  if (rank(a) == rank(b)) return DType::float32;
+  if (rank(a) == rank(b)) return is_floating(a) ? DType::float32 : DType::int16;
   return rank(a) > rank(b) ? a : b;
 }
 

@@ -23,7 +23,9 @@ enum class DType : std::uint8_t {
   int64,
   int32,
   uint8,
-  boolean
+  boolean,
+  int16,
+  int8
 };
 
 inline constexpr DType kFloat32 = DType::float32;
@@ -32,6 +34,8 @@ inline constexpr DType kBFloat16 = DType::bfloat16;
 inline constexpr DType kFloat64 = DType::float64;
 inline constexpr DType kInt64 = DType::int64;
 inline constexpr DType kInt32 = DType::int32;
+inline constexpr DType kInt16 = DType::int16;
+inline constexpr DType kInt8 = DType::int8;
 inline constexpr DType kUInt8 = DType::uint8;
 inline constexpr DType kBool = DType::boolean;
 // PyTorch's other names for them.
@@ -40,6 +44,8 @@ inline constexpr DType kHalf = kFloat16;
 inline constexpr DType kDouble = kFloat64;
 inline constexpr DType kLong = kInt64;
 inline constexpr DType kInt = kInt32;
+inline constexpr DType kShort = kInt16;
+inline constexpr DType kChar = kInt8;
 inline constexpr DType kByte = kUInt8;
 
 namespace detail {
@@ -54,7 +60,7 @@ void set_default_dtype(DType dtype);
 
 /// Bytes of one element.
 constexpr std::size_t itemsize(DType dtype) {
-  constexpr std::size_t sizes[] = {4, 2, 2, 8, 8, 4, 1, 1};
+  constexpr std::size_t sizes[] = {4, 2, 2, 8, 8, 4, 1, 1, 2, 1};
   return sizes[static_cast<std::size_t>(dtype)];
 }
 
@@ -99,6 +105,14 @@ struct DTypeOf<std::int64_t> {
 template <>
 struct DTypeOf<std::int32_t> {
   static constexpr DType value = DType::int32;
+};
+template <>
+struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::int16;
+};
+template <>
+struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::int8;
 };
 template <>
 struct DTypeOf<std::uint8_t> {
@@ -147,16 +161,22 @@ template <class F>
 decltype(auto) dispatch_floating(DType dtype, std::string_view op, F&& f) {
   return dispatch_types<float, double, Half, BFloat16>(dtype, op, std::forward<F>(f));
 }
+/// int64, int32, int16, int8, uint8.
+template <class F>
+decltype(auto) dispatch_integral(DType dtype, std::string_view op, F&& f) {
+  return dispatch_types<std::int64_t, std::int32_t, std::int16_t, std::int8_t, std::uint8_t>(
+      dtype, op, std::forward<F>(f));
+}
 /// Everything but bool.
 template <class F>
 decltype(auto) dispatch_numeric(DType dtype, std::string_view op, F&& f) {
-  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t>(
-      dtype, op, std::forward<F>(f));
+  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::int16_t,
+                        std::int8_t, std::uint8_t>(dtype, op, std::forward<F>(f));
 }
 template <class F>
 decltype(auto) dispatch_all(DType dtype, std::string_view op, F&& f) {
-  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t,
-                        bool>(dtype, op, std::forward<F>(f));
+  return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::int16_t,
+                        std::int8_t, std::uint8_t, bool>(dtype, op, std::forward<F>(f));
 }
 
 }  // namespace ferrite

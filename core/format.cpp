@@ -23,7 +23,7 @@ double floating_at(DType dtype, const char* p) {
 }
 
 std::int64_t integer_at(DType dtype, const char* p) {
-  return dispatch_types<std::int64_t, std::int32_t, std::uint8_t, bool>(
+  return dispatch_types<std::int64_t, std::int32_t, std::int16_t, std::int8_t, std::uint8_t, bool>(
       dtype, "str", [&]<class T>() -> std::int64_t {
         return static_cast<std::int64_t>(*reinterpret_cast<const T*>(p));
       });

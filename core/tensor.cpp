@@ -211,6 +211,8 @@ template std::vector<float> Tensor::to_vector() const;
 template std::vector<double> Tensor::to_vector() const;
 template std::vector<std::int64_t> Tensor::to_vector() const;
 template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::int16_t> Tensor::to_vector() const;
+template std::vector<std::int8_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
@@ -269,6 +271,8 @@ template Tensor from_vector(const std::vector<Half>&, const Shape&);
 template Tensor from_vector(const std::vector<BFloat16>&, const Shape&);
 template Tensor from_vector(const std::vector<std::int64_t>&, const Shape&);
 template Tensor from_vector(const std::vector<std::int32_t>&, const Shape&);
+template Tensor from_vector(const std::vector<std::int16_t>&, const Shape&);
+template Tensor from_vector(const std::vector<std::int8_t>&, const Shape&);
 template Tensor from_vector(const std::vector<std::uint8_t>&, const Shape&);
 template Tensor from_vector(const std::vector<bool>&, const Shape&);
 

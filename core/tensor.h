@@ -237,6 +237,8 @@ class Tensor : public TensorMethods {
   Tensor double_() const { return to(kFloat64); }
   Tensor int_() const { return to(kInt32); }
   Tensor long_() const { return to(kInt64); }
+  Tensor short_() const { return to(kInt16); }
+  Tensor char_() const { return to(kInt8); }
   Tensor bool_() const { return to(kBool); }
   /// A copy in page-locked memory; the tensor itself if it is already there. DeviceError if it is
   /// not on the host, or there is no CUDA device.

@@ -111,8 +111,11 @@ class TensorMethods {
   Tensor logical_or(const Tensor& other) const;
   Tensor logical_xor(const Tensor& other) const;
   Tensor bitwise_and(const Tensor& other) const;
+  Tensor bitwise_and(Scalar other) const;
   Tensor bitwise_or(const Tensor& other) const;
+  Tensor bitwise_or(Scalar other) const;
   Tensor bitwise_xor(const Tensor& other) const;
+  Tensor bitwise_xor(Scalar other) const;
   Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
                  bool equal_nan = false) const;
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,

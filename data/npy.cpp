@@ -19,8 +19,8 @@ struct NpyType {
   DType dtype;
 };
 constexpr NpyType kTypes[] = {{"<f4", kFloat32}, {"<f2", kFloat16}, {"<f8", kFloat64},
-                              {"<i8", kInt64},   {"<i4", kInt32},   {"|u1", kUInt8},
-                              {"|b1", kBool}};
+                              {"<i8", kInt64},   {"<i4", kInt32},   {"<i2", kInt16},
+                              {"|i1", kInt8},    {"|u1", kUInt8},   {"|b1", kBool}};
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 

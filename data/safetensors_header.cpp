@@ -26,9 +26,9 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-constexpr TypeName kTypes[] = {{"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16},
-                               {"F64", kFloat64}, {"I64", kInt64},   {"I32", kInt32},
-                               {"U8", kUInt8},    {"BOOL", kBool}};
+constexpr TypeName kTypes[] = {
+    {"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16}, {"F64", kFloat64}, {"I64", kInt64},
+    {"I32", kInt32},   {"I16", kInt16},   {"I8", kInt8},       {"U8", kUInt8},    {"BOOL", kBool}};
 
 std::string_view name_of(DType dtype) {
   return std::ranges::find(kTypes, dtype, &TypeName::dtype)->name;

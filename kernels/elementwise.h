@@ -20,6 +20,9 @@ enum class BinaryOp : std::uint8_t {
   remainder,
   fmod,
   atan2,
+  bit_and,
+  bit_or,
+  bit_xor,
   // out is bool
   logical_and,
   logical_or,
@@ -37,7 +40,7 @@ constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 /// out = a op b. `a` and `b` share a dtype, or, for add, sub, mul and div, one is 16-bit and the
 /// other is a single float32 value (strides of 0). Integer division by zero gives 0 for
 /// floor_divide, remainder and fmod. For bool, add is a logical or and mul a logical and, as in
-/// PyTorch.
+/// PyTorch. bit_and and its like take integers.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, Scalar b);

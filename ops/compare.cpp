@@ -29,14 +29,15 @@ using kernels::BinaryOp;
 using ops::Like;
 using ops::Operands;
 
-// ---- Comparisons
+// ---- Comparisons and bits
 
 namespace {
 
 Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) {
   const profiler::OpRange range(name, a, b);
   ops::check_same_device(a, b, name);
-  const Operands o = ops::operands(a, b, ops::result_type(a, b), kBool, name);
+  const DType dtype = ops::result_type(a, b);
+  const Operands o = ops::operands(a, b, dtype, kernels::gives_bool(op) ? kBool : dtype, name);
   kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
   return o.out;
 }
@@ -45,9 +46,9 @@ Tensor compare(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
   const profiler::OpRange range(name, a);
   FERRITE_CHECK(a.defined(), ValueError, name, "the tensor is undefined");
   const Tensor x = ops::operand(a, ops::result_type(a, b), a.shape(), a.device());
-  Tensor out =
-      empty(x.shape(),
-            {.dtype = kBool, .device = x.device(), .memory_format = x.suggest_memory_format()});
+  Tensor out = empty(x.shape(), {.dtype = kernels::gives_bool(op) ? kBool : x.dtype(),
+                                 .device = x.device(),
+                                 .memory_format = x.suggest_memory_format()});
   kernels::binary(current_stream(out.device()), op, out, x, b);
   return out;
 }
@@ -78,27 +79,38 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-void check_masks(const Tensor& a, const Tensor& b, const char* op) {
-  ops::check_same_device(a, b, op);
-  FERRITE_CHECK(a.dtype() == kBool && b.dtype() == kBool, DTypeError, op,
-                "expected bool tensors, got {} and {}; logical_and() and its like take any type",
-                a.describe(), b.describe());
-  broadcast_shapes(a.shape(), b.shape(), op);
+/// `logical` is the same on bool.
+template <class B>
+Tensor bitwise(BinaryOp op, BinaryOp logical, const Tensor& a, const B& b, const char* name) {
+  FERRITE_CHECK(a.defined(), ValueError, name, "the first operand is undefined");
+  if constexpr (std::is_same_v<B, Tensor>) ops::check_same_device(a, b, name);
+  const DType dtype = ops::result_type(a, b);
+  FERRITE_CHECK(!is_floating(dtype), DTypeError, name,
+                "expected integers or bool, got operands of {}; logical_and() and its like take "
+                "any type",
+                dtype);
+  return compare(dtype == kBool ? logical : op, a, b, name);
 }
 
 }  // namespace
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
-  check_masks(a, b, "bitwise_and");
-  return logical_and(a, b);
+  return bitwise(BinaryOp::bit_and, BinaryOp::logical_and, a, b, "bitwise_and");
+}
+Tensor bitwise_and(const Tensor& a, Scalar b) {
+  return bitwise(BinaryOp::bit_and, BinaryOp::logical_and, a, b, "bitwise_and");
 }
 Tensor bitwise_or(const Tensor& a, const Tensor& b) {
-  check_masks(a, b, "bitwise_or");
-  return logical_or(a, b);
+  return bitwise(BinaryOp::bit_or, BinaryOp::logical_or, a, b, "bitwise_or");
+}
+Tensor bitwise_or(const Tensor& a, Scalar b) {
+  return bitwise(BinaryOp::bit_or, BinaryOp::logical_or, a, b, "bitwise_or");
 }
 Tensor bitwise_xor(const Tensor& a, const Tensor& b) {
-  check_masks(a, b, "bitwise_xor");
-  return logical_xor(a, b);
+  return bitwise(BinaryOp::bit_xor, BinaryOp::logical_xor, a, b, "bitwise_xor");
+}
+Tensor bitwise_xor(const Tensor& a, Scalar b) {
+  return bitwise(BinaryOp::bit_xor, BinaryOp::logical_xor, a, b, "bitwise_xor");
 }
 Tensor bitwise_not(const Tensor& x) {
   FERRITE_CHECK(x.defined(), ValueError, "bitwise_not", "the input is undefined");
@@ -271,12 +283,12 @@ kernels::UnaryParams clamp_bounds(std::optional<Scalar> min, std::optional<Scala
   if (is_floating(dtype))
     return {min.value_or(-std::numeric_limits<double>::infinity()),
             max.value_or(std::numeric_limits<double>::infinity())};
-  return dispatch_types<std::int64_t, std::int32_t, std::uint8_t>(
-             dtype, "clamp",
-             [&]<class T>() -> std::optional<kernels::UnaryParams> {
-               return kernels::UnaryParams{min.value_or(std::numeric_limits<T>::lowest()),
-                                           max.value_or(std::numeric_limits<T>::max())};
-             })
+  return dispatch_integral(dtype, "clamp",
+                           [&]<class T>() -> std::optional<kernels::UnaryParams> {
+                             return kernels::UnaryParams{
+                                 min.value_or(std::numeric_limits<T>::lowest()),
+                                 max.value_or(std::numeric_limits<T>::max())};
+                           })
       .value();
 }
 

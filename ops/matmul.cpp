@@ -34,7 +34,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,
                 "expected operands of one dtype, got {} and {}; convert one with to(dtype)",
                 a.describe(), b.describe());
-  FERRITE_CHECK(a.dtype() != kUInt8 && a.dtype() != kBool, DTypeError, op,
+  FERRITE_CHECK(is_floating(a.dtype()) || itemsize(a.dtype()) > 2, DTypeError, op,
                 "does not work on {}; convert the operands with to(dtype)", a.dtype());
 }
 

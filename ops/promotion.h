@@ -27,7 +27,8 @@ Tensor operand(const Tensor& t, DType dtype, const Shape& shape, const Device& d
 /// The type in which a product or a quotient in `dtype` reads `t`: with 16-bit numbers a
 /// 0-dimensional operand of another type is read as float32 without rounding, like a Scalar.
 inline DType factor_type(const Tensor& t, DType dtype) {
-  const bool wide = itemsize(dtype) == 2 && t.dim() == 0 && t.dtype() != dtype;
+  const bool wide =
+      is_floating(dtype) && itemsize(dtype) == 2 && t.dim() == 0 && t.dtype() != dtype;
   return wide ? kFloat32 : dtype;
 }
 

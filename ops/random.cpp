@@ -76,6 +76,10 @@ bool holds(DType dtype, std::int64_t low, std::int64_t last) {
   switch (dtype) {
     case DType::uint8:
       return low >= 0 && last <= 255;
+    case DType::int8:
+      return low >= -128 && last <= 127;
+    case DType::int16:
+      return low >= -32768 && last <= 32767;
     case DType::int32:
       return low >= std::numeric_limits<std::int32_t>::min() &&
              last <= std::numeric_limits<std::int32_t>::max();

@@ -108,11 +108,18 @@ Tensor TensorMethods::logical_or(const Tensor& other) const {
 Tensor TensorMethods::logical_xor(const Tensor& other) const {
   return ferrite::logical_xor(self(), other);
 }
+Tensor TensorMethods::bitwise_and(Scalar other) const {
+  return ferrite::bitwise_and(self(), other);
+}
 Tensor TensorMethods::bitwise_and(const Tensor& other) const {
   return ferrite::bitwise_and(self(), other);
 }
+Tensor TensorMethods::bitwise_or(Scalar other) const { return ferrite::bitwise_or(self(), other); }
 Tensor TensorMethods::bitwise_or(const Tensor& other) const {
   return ferrite::bitwise_or(self(), other);
+}
+Tensor TensorMethods::bitwise_xor(Scalar other) const {
+  return ferrite::bitwise_xor(self(), other);
 }
 Tensor TensorMethods::bitwise_xor(const Tensor& other) const {
   return ferrite::bitwise_xor(self(), other);

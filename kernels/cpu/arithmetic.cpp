@@ -128,6 +128,15 @@ BinaryRun<E, E> run_of(BinaryOp op) {
     case BinaryOp::atan2:
       if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
       return nullptr;
+    case BinaryOp::bit_and:
+      if constexpr (!floating) return run_of<E>([](E a, E b) { return a & b; });
+      return nullptr;
+    case BinaryOp::bit_or:
+      if constexpr (!floating) return run_of<E>([](E a, E b) { return a | b; });
+      return nullptr;
+    case BinaryOp::bit_xor:
+      if constexpr (!floating) return run_of<E>([](E a, E b) { return a ^ b; });
+      return nullptr;
     default:
       return nullptr;
   }

@@ -148,16 +148,16 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
   RangeCheck check(out.sizes[dim]);
   const std::int64_t o_step = out.strides[dim];
   const std::int64_t* ids = index.as<std::int64_t>();
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(
-      out.dtype, op, [&]<class T>() {
-        T* o = out.as<T>();
-        const T* from = source.as<T>();
-        for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
-          if (!check.fits(ids[i])) return;
-          T& to = o[base + ids[i] * o_step];
-          to = static_cast<T>(to + from[s]);
-        });
-      });
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+    T* o = out.as<T>();
+    const T* from = source.as<T>();
+    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+      if (!check.fits(ids[i])) return;
+      T& to = o[base + ids[i] * o_step];
+      to = static_cast<T>(to + from[s]);
+    });
+  });
   check.finish(op, index);
 }
 
@@ -256,17 +256,17 @@ void index_add(const char* op, const View& out, const View& index, const View& s
                Scalar alpha) {
   if (source.numel == 0) return;
   RangeCheck check(out.sizes[dim]);
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(
-      out.dtype, op, [&]<class T>() {
-        const T a = alpha.to<T>();
-        if constexpr (std::is_same_v<T, float>) {
-          if (source.dtype == kFloat16)
-            return add_slices<float, Half>(out, index, source, dim, a, check);
-          if (source.dtype == kBFloat16)
-            return add_slices<float, BFloat16>(out, index, source, dim, a, check);
-        }
-        add_slices<T, T>(out, index, source, dim, a, check);
-      });
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+    const T a = alpha.to<T>();
+    if constexpr (std::is_same_v<T, float>) {
+      if (source.dtype == kFloat16)
+        return add_slices<float, Half>(out, index, source, dim, a, check);
+      if (source.dtype == kBFloat16)
+        return add_slices<float, BFloat16>(out, index, source, dim, a, check);
+    }
+    add_slices<T, T>(out, index, source, dim, a, check);
+  });
   check.finish(op, index);
 }
 

@@ -62,8 +62,8 @@ void arange(const Stream& stream, const View& out, Scalar start, Scalar step) {
   }
   const IntegerSteps steps{static_cast<std::uint64_t>(start.to<std::int64_t>()),
                            static_cast<std::uint64_t>(step.to<std::int64_t>())};
-  dispatch_types<std::int64_t, std::int32_t, std::uint8_t>(
-      out.dtype, "arange", [&]<class T>() { generate<T>(stream, "arange", out, steps); });
+  dispatch_integral(out.dtype, "arange",
+                    [&]<class T>() { generate<T>(stream, "arange", out, steps); });
 }
 
 void linspace(const Stream& stream, const View& out, double start, double end) {

@@ -133,6 +133,9 @@ void run(const Stream& stream, BinaryOp op, const View& out, const View& a, cons
     case BinaryOp::remainder:
     case BinaryOp::fmod:
     case BinaryOp::atan2:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor:
       return power(stream, op, out, a, b, role, scalar);
     default:
       break;

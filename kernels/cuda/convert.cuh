@@ -59,6 +59,10 @@ __device__ __forceinline__ void load_converted(Pack<Out, V> (&to)[N], const void
       return detail::load_as<V, N, Out, std::int64_t>(to, in, at, moves, count);
     case DType::int32:
       return detail::load_as<V, N, Out, std::int32_t>(to, in, at, moves, count);
+    case DType::int16:
+      return detail::load_as<V, N, Out, std::int16_t>(to, in, at, moves, count);
+    case DType::int8:
+      return detail::load_as<V, N, Out, std::int8_t>(to, in, at, moves, count);
     case DType::uint8:
       return detail::load_as<V, N, Out, std::uint8_t>(to, in, at, moves, count);
     case DType::boolean:

@@ -32,6 +32,10 @@ struct Elements {
         return static_cast<E>(at<const std::int64_t>(offset));
       case DType::int32:
         return static_cast<E>(at<const std::int32_t>(offset));
+      case DType::int16:
+        return static_cast<E>(at<const std::int16_t>(offset));
+      case DType::int8:
+        return static_cast<E>(at<const std::int8_t>(offset));
       default:
         return static_cast<E>(at<const std::uint8_t>(offset));
     }
@@ -56,6 +60,12 @@ struct Elements {
         return;
       case DType::int32:
         at<std::int32_t>(offset) = static_cast<std::int32_t>(value);
+        return;
+      case DType::int16:
+        at<std::int16_t>(offset) = static_cast<std::int16_t>(value);
+        return;
+      case DType::int8:
+        at<std::int8_t>(offset) = static_cast<std::int8_t>(value);
         return;
       case DType::uint8:
         at<std::uint8_t>(offset) = static_cast<std::uint8_t>(value);

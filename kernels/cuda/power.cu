@@ -85,9 +85,16 @@ template <class T>
     case BinaryOp::fmod:
       return truncated_remainder(a, b);
     default:
-      if constexpr (std::is_floating_point_v<T>) return std::atan2(a, b);
-      return T(0);
+      break;
   }
+  if constexpr (std::is_floating_point_v<T>)
+    return std::atan2(a, b);
+  else if (op == BinaryOp::bit_and)
+    return static_cast<T>(a & b);
+  else if (op == BinaryOp::bit_or)
+    return static_cast<T>(a | b);
+  else
+    return static_cast<T>(a ^ b);
 }
 
 template <class T>

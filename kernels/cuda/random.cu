@@ -133,6 +133,10 @@ __global__ void __launch_bounds__(kRandomThreads)
       return store_integers<std::int64_t>(out, at, n, values);
     case DType::int32:
       return store_integers<std::int32_t>(out, at, n, values);
+    case DType::int16:
+      return store_integers<std::int16_t>(out, at, n, values);
+    case DType::int8:
+      return store_integers<std::int8_t>(out, at, n, values);
     case DType::uint8:
       return store_integers<std::uint8_t>(out, at, n, values);
     case DType::boolean:
@@ -182,6 +186,8 @@ void dispatch_bernoulli(DType dtype, F&& f) {
       return f.template operator()<std::uint64_t, double>();
     case kInt64:
       return f.template operator()<std::uint64_t, float>();
+    case kInt16:
+      return f.template operator()<std::uint16_t, float>();
     case kFloat32:
     case kInt32:
       return f.template operator()<std::uint32_t, float>();

@@ -231,6 +231,10 @@ void dispatch_reduced(DType dtype, F&& f) {
       return f.template operator()<std::int64_t, std::int64_t>();
     case DType::int32:
       return f.template operator()<std::int32_t, std::int64_t>();
+    case DType::int16:
+      return f.template operator()<std::int16_t, std::int64_t>();
+    case DType::int8:
+      return f.template operator()<std::int8_t, std::int64_t>();
     default:  // bool is stored as 0 or 1
       return f.template operator()<std::uint8_t, std::int64_t>();
   }

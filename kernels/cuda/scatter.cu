@@ -339,7 +339,7 @@ void scatter_add(const Stream& stream, const char* op, const View& out, const Vi
   const IndexCheck check(stream, op, out.sizes[dim], index);
   const Lanes lanes(out, index, source, dim);
   const auto add = [&]<class T>() {
-    if constexpr (std::is_integral_v<T> && sizeof(T) > 1) {
+    if constexpr (std::is_integral_v<T> && sizeof(T) > 2) {
       add_integers<T>(stream, out, index, source, dim, 1, check);
     } else if (lanes.walkable()) {
       lanes.walk<T, AddTo>(stream, check);
@@ -348,7 +348,8 @@ void scatter_add(const Stream& stream, const char* op, const View& out, const Vi
       add_slices_of<T, T>(stream, one_element(out), one_element(source), d, {1, 1}, T(1));
     }
   };
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(out.dtype, op, add);
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+                 std::uint8_t>(out.dtype, op, add);
 }
 
 void index_add(const Stream& stream, const char* op, const View& out, const View& index,
@@ -357,7 +358,7 @@ void index_add(const Stream& stream, const char* op, const View& out, const View
   const IndexCheck check(stream, op, out.sizes[dim], index);
   const auto add = [&]<class T, class S>() {
     const T a = alpha.to<T>();
-    if constexpr (std::is_integral_v<T> && sizeof(T) > 1) {
+    if constexpr (std::is_integral_v<T> && sizeof(T) > 2) {
       add_integers<T>(stream, out, broadcast_index(index, source, dim), source, dim, a, check);
     } else {
       View none = index, numbers = index;
@@ -374,14 +375,14 @@ void index_add(const Stream& stream, const char* op, const View& out, const View
                           {out.strides[dim], source.strides[dim]}, a);
     }
   };
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::uint8_t>(
-      out.dtype, op, [&]<class T>() {
-        if constexpr (std::is_same_v<T, float>) {
-          if (source.dtype == kFloat16) return add.template operator()<float, Half>();
-          if (source.dtype == kBFloat16) return add.template operator()<float, BFloat16>();
-        }
-        add.template operator()<T, T>();
-      });
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+    if constexpr (std::is_same_v<T, float>) {
+      if (source.dtype == kFloat16) return add.template operator()<float, Half>();
+      if (source.dtype == kBFloat16) return add.template operator()<float, BFloat16>();
+    }
+    add.template operator()<T, T>();
+  });
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -92,7 +92,8 @@ TEST_CASE("npy: Fortran order becomes row-major") {
 
 TEST_CASE("npy: every dtype makes the round trip") {
   const TempDir dir;
-  for (const DType dtype : {kFloat32, kFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool}) {
+  for (const DType dtype :
+       {kFloat32, kFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     Tensor t = empty({3, 5}, {.dtype = dtype});
     for (std::size_t i = 0; i < t.nbytes(); ++i)
       static_cast<std::uint8_t*>(t.data_ptr())[i] =

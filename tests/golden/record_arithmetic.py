@@ -7,7 +7,8 @@ import torch
 from recorder import Recorder
 
 ORDER = [torch.float32, torch.float16, torch.bfloat16, torch.float64,
-         torch.int64, torch.int32, torch.uint8, torch.bool]  # ferrite::DType's
+         torch.int64, torch.int32, torch.uint8, torch.bool,
+         torch.int16, torch.int8]  # ferrite::DType's
 ERROR = 255
 OPS = {
     "add": lambda a, b: a + b,

@@ -8,11 +8,12 @@ import torch
 from recorder import Recorder
 
 ORDER = [torch.float32, torch.float16, torch.bfloat16, torch.float64,
-         torch.int64, torch.int32, torch.uint8, torch.bool]  # ferrite::DType's
+         torch.int64, torch.int32, torch.uint8, torch.bool,
+         torch.int16, torch.int8]  # ferrite::DType's
 ERROR = 255
 DIMS = [0.001, 2.5, 3.0, 100.0]
 INTEGERS = [1.0, 2.0, 3.0, 100.0]
-ZERO = [65536.0, 1000.0, 65536.0, 1e5, 100000, 70000, 200, True]  # by dtype
+ZERO = [65536.0, 1000.0, 65536.0, 1e5, 100000, 70000, 200, True, 20000, 100]  # by dtype
 OPS = {
     "add": torch.add,
     "sub": torch.sub,

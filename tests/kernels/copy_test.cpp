@@ -16,7 +16,8 @@ using namespace ferrite::test;
 
 namespace {
 
-constexpr DType kAll[] = {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool};
+constexpr DType kAll[] = {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
+                          kInt32,   kInt16,   kInt8,     kUInt8,   kBool};
 
 template <class T>
 std::vector<T> samples() {
@@ -280,7 +281,8 @@ using kit::Layout;
 using kit::Operand;
 
 DType any_dtype(KernelCase& c) {
-  return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+  return c.pick(
+      {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
 }
 
 /// Copies `shape` between layouts; the host's copy is the reference, bit by bit.

@@ -18,6 +18,7 @@ constexpr BinaryOp kAll[] = {
     BinaryOp::remainder,  BinaryOp::fmod,        BinaryOp::atan2,   BinaryOp::logical_and,
     BinaryOp::logical_or, BinaryOp::logical_xor, BinaryOp::eq,      BinaryOp::ne,
     BinaryOp::lt,         BinaryOp::le,          BinaryOp::gt,      BinaryOp::ge,
+    BinaryOp::bit_and,    BinaryOp::bit_or,      BinaryOp::bit_xor,
 };
 constexpr int kOps = static_cast<int>(std::size(kAll));
 
@@ -29,6 +30,10 @@ bool works_on(BinaryOp op, DType dtype) {
     case BinaryOp::remainder:
     case BinaryOp::fmod:
       return dtype != kBool;
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_or:
+    case BinaryOp::bit_xor:
+      return is_integral(dtype);
     case BinaryOp::div:
     case BinaryOp::atan2:
       return is_floating(dtype);
@@ -38,7 +43,8 @@ bool works_on(BinaryOp op, DType dtype) {
 }
 
 DType any_dtype(KernelCase& c) {
-  return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+  return c.pick(
+      {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
 }
 
 /// One rounding to the dtype; below its normal numbers in steps of its smallest one.

@@ -58,7 +58,8 @@ const auto kNothing = [](const Stream&, const kit::Side&) {};
 TEST_CASE("columns of images of every dtype and layout") {
   kit::for_each_case("im2col", 80, [](KernelCase& c) {
     const Problem k = draw(c);
-    const DType dtype = c.pick({kFloat32, kFloat16, kFloat64, kInt64, kUInt8, kBool});
+    const DType dtype =
+        c.pick({kFloat32, kFloat16, kFloat64, kInt64, kInt16, kInt8, kUInt8, kBool});
     const Operand image = c.input(k.image, dtype, {.layout = Layout::any});
     const Operand columns =
         c.output(k.columns, dtype, {.layout = c.coin() ? Layout::contiguous : Layout::any});

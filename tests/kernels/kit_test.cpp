@@ -163,7 +163,7 @@ TEST_CASE("a kernel that leaves an element unwritten") {
 }
 
 TEST_CASE("a kernel that leaves integers unwritten") {
-  for (DType dtype : {kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype : {kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     CAPTURE(name(dtype));
     KernelCase c(Device("cpu"), 1);
     const Operand in = c.input({5}, dtype, {.low = -100, .high = 100}), out = c.output({5}, dtype);

@@ -11,7 +11,8 @@ using namespace ferrite::test;
 
 TEST_CASE("arrays are cleared, scaled and clamped") {
   kit::for_each_case("zero_all", 25, [](KernelCase& c) {
-    const FlatCase f = flat_inout(c, c.pick({kFloat32, kFloat16, kFloat64, kInt64, kUInt8, kBool}));
+    const FlatCase f =
+        flat_inout(c, c.pick({kFloat32, kFloat16, kFloat64, kInt64, kInt16, kInt8, kUInt8, kBool}));
     c.run([&](const Stream& stream, const Side& at) { kernels::zero_all(stream, f.at(at)); });
     for (std::size_t i = 0; i < f.operands.size(); ++i)
       c.check_values(f.operands[i], std::vector<double>(static_cast<std::size_t>(f.sizes[i])));

@@ -13,8 +13,8 @@ namespace {
 /// Counts, then writes as many positions.
 void check_nonzero(KernelCase& c, const Shape& shape, Layout layout) {
   c.same_dtypes();
-  const DType dtype =
-      c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+  const DType dtype = c.pick(
+      {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
   // Integers: many are 0. Zeros of both signs and NaN are among the special values.
   Tensor values = empty(shape, {.dtype = kFloat64});
   for (std::int64_t i = 0; i < values.numel(); ++i)

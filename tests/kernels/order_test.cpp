@@ -13,7 +13,8 @@ using kit::Operand;
 namespace {
 
 DType any_dtype(KernelCase& c) {
-  return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+  return c.pick(
+      {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
 }
 
 /// Few distinct values, so that many are equal; occasionally NaN and infinities.

@@ -68,8 +68,8 @@ std::vector<double> padded(const std::vector<double>& x, const Padding& p, doubl
 
 TEST_CASE("padding and cropping in every mode, layout and dtype") {
   kit::for_each_case("pad", 150, [](KernelCase& c) {
-    const DType dtype =
-        c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+    const DType dtype = c.pick(
+        {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
     const Padding p = draw_padding(c);
     const Operand x = c.input(p.x, dtype, {.layout = Layout::any});
     const Operand out = c.output(p.out, dtype, {.layout = Layout::any});

@@ -87,8 +87,9 @@ TEST_CASE("reductions of any dimensions of any layout and dtype") {
         c.pick({ReduceOp::sum, ReduceOp::mean, ReduceOp::prod, ReduceOp::max, ReduceOp::min,
                 ReduceOp::norm, ReduceOp::count_nonzero, ReduceOp::any, ReduceOp::all});
     const bool floating = op == ReduceOp::mean || op == ReduceOp::norm;
-    const DType dtype = floating || c.coin() ? c.pick({kFloat32, kFloat16, kBFloat16, kFloat64})
-                                             : c.pick({kInt64, kInt32, kUInt8, kBool});
+    const DType dtype = floating || c.coin()
+                            ? c.pick({kFloat32, kFloat16, kBFloat16, kFloat64})
+                            : c.pick({kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
     const double p = c.pick({2.0, 2.0, 1.0, 0.0, 3.5, kInfinity, -kInfinity});
     const Shape shape = c.shape(5, 2000);
     check_reduction(c, op, dtype, shape, reduced(c, shape), Layout::any, p);

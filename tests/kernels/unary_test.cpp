@@ -94,8 +94,8 @@ TEST_CASE("predicates of any dtype") {
   kit::for_each_case("predicate", 120, [](KernelCase& c) {
     const Predicate op =
         c.pick({Predicate::isnan, Predicate::isinf, Predicate::isfinite, Predicate::logical_not});
-    const DType dtype =
-        c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+    const DType dtype = c.pick(
+        {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
     const Shape shape = c.shape(4, 3000);
     const Operand in = c.input(shape, dtype, {.layout = Layout::any, .special = 0.3});
     const Operand out = c.output(shape, kBool, {.layout = Layout::any});

@@ -11,8 +11,8 @@ using kit::Operand;
 
 TEST_CASE("where chooses between operands of any layout and dtype") {
   kit::for_each_case("where", 60, [](KernelCase& c) {
-    const DType dtype =
-        c.pick({kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool});
+    const DType dtype = c.pick(
+        {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
     const Shape shape = c.shape();
     const Operand condition = c.input(shape, kBool, {.layout = Layout::any});
     const Operand a = c.input(shape, dtype, {.layout = Layout::any});

@@ -138,7 +138,8 @@ TEST_CASE("compare: where") {
   check_equal(where(c.to(kUInt8), a, 9), tensor({{0, 9, 2}, {9, 9, 5}}));
   check_equal(where(tensor({true}), a.t(), 0), a.t());
   check_equal(where(c.t(), a.t(), b.reshape({3, 1})), where(c, a, b).t());
-  for (DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat64, kFloat32, kFloat16, kBFloat16, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     const Tensor x = (numbers({1037}) * 3).to(kUInt8).to(dtype), y = ones_like(x);
     const Tensor holds = gt(numbers({1037}, kFloat64, 8), 0);
     std::vector<double> expected = y.to_vector<double>();

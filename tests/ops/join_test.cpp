@@ -50,7 +50,8 @@ TEST_CASE("cat and stack promote element types") {
   CHECK(cat({h, i}).dtype() == kFloat16);
   CHECK(cat({h, ones({2}, {.dtype = kBFloat16})}).dtype() == kFloat32);
   CHECK(stack({ones({2}, {.dtype = kBool}), i}).dtype() == kInt64);
-  for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool})
+  for (DType dtype :
+       {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool})
     CHECK(cat({zeros({1}, {.dtype = dtype}), ones({1}, {.dtype = dtype})}).to_vector<double>() ==
           std::vector<double>{0, 1});
   f.set_requires_grad();

@@ -40,7 +40,8 @@ std::vector<double> sorted(const Tensor& t, bool descending, bool places, std::s
 }  // namespace
 
 TEST_CASE("sort, argsort and topk agree with a stable sort for every dtype") {
-  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     CAPTURE(dtype);
     for (std::int64_t n : {1, 2, 9, 40}) {
       const Tensor base = numbers({3, n, 2}, dtype);
@@ -66,7 +67,8 @@ TEST_CASE("sort, argsort and topk agree with a stable sort for every dtype") {
 }
 
 TEST_CASE("running sums agree with a reference") {
-  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     CAPTURE(dtype);
     const Tensor base = numbers({2, 300, 3}, dtype);
     for (const Tensor& t : {base, base.permute({2, 0, 1}), base.slice(1, 0, 300, 7)})

@@ -18,7 +18,8 @@ using autograd::gradcheck;
 TEST_CASE("sum and mean agree with a float64 reference for every dtype and choice of dimensions") {
   const std::vector<Shape> lists = {{},     {0},    {1},    {2},       {3},       {0, 1},
                                     {2, 3}, {0, 2}, {1, 3}, {0, 2, 3}, {1, 2, 3}, {-1, -4}};
-  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     CAPTURE(dtype);
     const Tensor base = numbers({3, 5, 4, 7}, dtype);
     // Row-major, channels-last, transposed, sliced with gaps, and expanded.

@@ -84,7 +84,8 @@ TEST_CASE("norms neither overflow nor vanish in float32") {
 }
 
 TEST_CASE("products and counts agree with a reference for every dtype") {
-  for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     CAPTURE(dtype);
     const Tensor t = numbers({3, 5, 2}, dtype);
     const Tensor x = t.slice(1, 0, 3);

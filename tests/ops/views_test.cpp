@@ -125,7 +125,8 @@ TEST_CASE("channels-last flattens to logical order, by a copy") {
 }
 
 TEST_CASE("views share memory, keep every dtype, and cost nothing but geometry") {
-  for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8, kBool}) {
+  for (DType dtype :
+       {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
     const Tensor x = zeros({2, 3}, {.dtype = dtype});
     const Tensor v = x.t()[1];
     CHECK(v.dtype() == dtype);

@@ -20,8 +20,8 @@ using namespace ferrite::test;
 
 namespace {
 
-constexpr DType kDTypes[] = {kFloat32, kFloat16, kBFloat16, kFloat64,
-                             kInt64,   kInt32,   kUInt8,    kBool};
+constexpr DType kDTypes[] = {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
+                             kInt32,   kUInt8,   kBool,     kInt16,   kInt8};
 constexpr int kRefused = 255;
 
 using T = const Tensor&;
@@ -88,11 +88,11 @@ TEST_CASE("dtypes and values beside a 0-dimensional tensor, on every device") {
         const std::string recorded = zero_first ? "zero_" + name : name;
         const std::vector<int> dtypes = golden.get(recorded, "dtypes").to_vector<int>();
         const Tensor values = golden.get(recorded, "values");
-        for (int i = 0; i < 64; ++i) {
-          const DType da = kDTypes[i / 8], db = kDTypes[i % 8];
+        for (int i = 0; i < 100; ++i) {
+          const DType da = kDTypes[i / 10], db = kDTypes[i % 10];
           const auto row = [&](DType d) { return is_floating(d) ? dims : integers; };
-          const Tensor a = (zero_first ? zeros[i / 8] : row(da)).to(device, da);
-          const Tensor b = (zero_first ? row(db) : zeros[i % 8]).to(device, db);
+          const Tensor a = (zero_first ? zeros[i / 10] : row(da)).to(device, da);
+          const Tensor b = (zero_first ? row(db) : zeros[i % 10]).to(device, db);
           INFO(device.str(), " ", recorded, " ", da, " ", db);
           const std::optional<Tensor> out = attempt(f, a, b);
           const int expected = dtypes[static_cast<std::size_t>(i)];

@@ -40,7 +40,7 @@ TEST_CASE("all_gather_uneven joins parts of any length") {
   const std::vector<std::vector<std::int64_t>> lengths = {{3, 3}, {4, 0, 1}, {0, 0}, {1, 2, 3, 4}};
   for (const auto& n : lengths)
     for (const DType dtype :
-         {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool})
+         {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool})
       parallel::run_ranks(
           static_cast<int>(n.size()),
           [&](ProcessGroup& group) {

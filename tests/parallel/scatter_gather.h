@@ -68,7 +68,8 @@ inline void check_round_trips(const Device& source, const std::vector<Device>& d
   CAPTURE(source.str());
   for (const std::int64_t n : {30, 10, 5, 3, 1, 0})
     check_round_trip(counting({n, 3}, source), devices, 0);
-  for (const DType dtype : {kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kUInt8, kBool})
+  for (const DType dtype :
+       {kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool})
     check_round_trip(counting({9, 2}, source, dtype), devices, 0);
   const Tensor x = counting({6, 5, 4, 2}, source);
   for (const int dim : {0, 1, 2, 3, -1}) {

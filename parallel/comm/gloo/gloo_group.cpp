@@ -34,7 +34,7 @@ namespace {
 
 /// 16-bit values are added and multiplied in float32, and rounded once at the end.
 bool is_wide(DType dtype, ReduceOp op) {
-  return itemsize(dtype) == 2 && op != ReduceOp::min && op != ReduceOp::max;
+  return is_floating(dtype) && itemsize(dtype) == 2 && op != ReduceOp::min && op != ReduceOp::max;
 }
 
 void widen(float* out, const void* in, std::int64_t n, DType dtype) {

@@ -23,7 +23,7 @@ const void* offset(const void* data, std::int64_t elements, DType dtype) {
 }
 
 /// The type of partial results.
-DType kept(DType dtype) { return itemsize(dtype) == 2 ? kFloat32 : dtype; }
+DType kept(DType dtype) { return is_floating(dtype) && itemsize(dtype) == 2 ? kFloat32 : dtype; }
 
 /// Reduces a block that begins at `begin`: `source(s, begin, n)` is where rank s's values can be
 /// read, `partial` is memory for n of them.

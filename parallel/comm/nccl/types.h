@@ -25,6 +25,9 @@ inline ncclDataType_t data_type(DType dtype) {
       return ncclInt32;
     case DType::uint8:
       return ncclUint8;
+    case DType::int8:
+      return ncclInt8;
+    case DType::int16:
     case DType::boolean:
       break;
   }
