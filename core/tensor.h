@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ferrite/core/accessor.h"
 #include "ferrite/core/device.h"
 #include "ferrite/core/dtype.h"
 #include "ferrite/core/intrusive_ptr.h"
@@ -150,6 +151,18 @@ class Tensor : public TensorMethods {
   T* data_ptr() const {
     return data<T>();
   }
+  /// The elements by N indices. DTypeError unless T is their type, ShapeError unless there are N
+  /// dimensions, DeviceError unless the host has the tensor, which must outlive the accessor.
+  template <class T, std::size_t N>
+  TensorAccessor<T, N> accessor() const& {
+    FERRITE_CHECK(device().is_cpu(), DeviceError, "accessor",
+                  "expected a tensor on the host, got {}; copy it with cpu()", describe());
+    FERRITE_CHECK(dim() == static_cast<int>(N), ShapeError, "accessor",
+                  "expected {} dimensions, got {}", N, describe());
+    return {data<T>(), shape().begin(), strides().begin()};
+  }
+  template <class T, std::size_t N>
+  TensorAccessor<T, N> accessor() && = delete;  // the tensor ends before the accessor
   /// The only element, converted to T; ShapeError unless there is exactly one. Waits for the
   /// device.
   template <class T>

@@ -29,6 +29,10 @@ TEST_CASE("tensors are created as in libtorch") {
   t = zeros({2, 3});
   t = zeros({2, 3}, kInt64);
   t = zeros({2, 3}, kLong);
+  t = zeros({2, 3}, kShort);
+  t = zeros({2, 3}, kInt16);
+  t = zeros({2, 3}, kChar);
+  t = zeros({2, 3}, kInt8);
   t = zeros({2, 3}, kFloat32);
   t = zeros({2, 3}, kCPU);
   t = zeros({2, 3}, "cpu");

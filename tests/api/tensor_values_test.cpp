@@ -443,3 +443,19 @@ TEST_CASE("losses warn once where input and target are broadcast") {
         "[mse_loss] input [4, 1] and target [4] differ in shape and are broadcast to [4, 4], which "
         "is rarely meant; reshape one of them");
 }
+
+TEST_CASE("accessors read and write elements of any strides") {
+  const Tensor x = arange(6, kFloat).view({2, 3});
+  auto a = x.accessor<float, 2>();
+  CHECK(a.size(0) == 2);
+  CHECK(a.stride(0) == 3);
+  CHECK(a[1][2] == 5);
+  a[0][1] = 7;
+  CHECK(x[0][1].item<float>() == 7);
+  const Tensor t = x.t();
+  CHECK(t.accessor<float, 2>()[2][1] == 5);
+  const auto row = a[1];
+  CHECK(row[0] == 3);
+  CHECK_THROWS_AS((t.accessor<double, 2>()), DTypeError);
+  CHECK_THROWS_AS((t.accessor<float, 1>()), ShapeError);
+}
