@@ -132,7 +132,10 @@ TEST_CASE("modules are called, read and changed as in torch::nn") {
   net.apply([](nn::Module& m) { m.eval(); });
   net.apply<nn::Linear>([](nn::Linear& l) { nn::init::xavier_uniform_(l.weight); });
   for (auto* l : net.modules<nn::Linear>()) nn::init::zeros_(l->bias);
-  net.get<nn::Linear>("fc1").weight.fill_(1);
+  {
+    NoGradGuard no_grad;
+    net.get<nn::Linear>("fc1").weight.fill_(1);
+  }
   net.get_submodule("fc1").to(kFloat);
   y = net.get_parameter("fc1.weight");
   y = net.get_buffer("steps");
@@ -234,7 +237,7 @@ TEST_CASE("hooks, initialisers and utilities are called as in torch::nn") {
   { autograd::DetectAnomalyGuard guard; }
   nn::ResNet18 resnet({.classes = 10, .width = 8});
   resnet.fc = nn::Linear(64, 3);
-  y = resnet(randn({1, 3, 32, 32}));
+  y = resnet(randn({2, 3, 64, 64}));
   CHECK(y.size(1) == 3);
   y = resnet.conv1.weight;
   y = resnet.layer1[0](zeros({1, 8, 8, 8}));

@@ -113,6 +113,8 @@ void add_conversions(std::vector<Op>& table) {
   add("to", any, [](C c) { return c[0].double_(); });
   add("to", any, [](C c) { return c[0].int_(); });
   add("to", any, [](C c) { return c[0].long_(); });
+  add("to", any, [](C c) { return c[0].short_(); });
+  add("to", any, [](C c) { return c[0].char_(); });
   add("to", any, [](C c) { return c[0].bool_(); });
 }
 
@@ -121,9 +123,9 @@ void add_masks(std::vector<Op>& table) {
   add("bitwise_and", any, [](C c) { return bitwise_and(c[0], c[1]); });
   add("bitwise_or", any, [](C c) { return bitwise_or(c[0], c[1]); });
   add("bitwise_xor", any, [](C c) { return bitwise_xor(c[0], c[1]); });
-  add("bitwise_and", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0].long_() & 3; });
-  add("bitwise_or", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0].long_() | 4; });
-  add("bitwise_xor", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0].long_() ^ 5; });
+  add("bitwise_and", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0] & 3; });
+  add("bitwise_or", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0] | 4; });
+  add("bitwise_xor", any, {{{3, 5}, Fill::mask}}, [](C c) { return c[0] ^ 5; });
   add("bitwise_not", any, {{{3, 5}, Fill::mask}}, [](C c) { return bitwise_not(c[0]); });
 }
 
