@@ -333,7 +333,7 @@ void detail::compute_tensors(Module& module) {
 const char* Module::name_calls() const {
   const Module* const outermost = detail::CallScope::outermost;
   for (const auto& [path, module] : (outermost ? outermost : this)->named_modules())
-    if (!module->call_path_) module->call_path_ = profiler::detail::intern(path);
+    module->call_path_ = profiler::detail::intern(path);
   if (!call_path_) call_path_ = profiler::detail::intern(name());  // registered nowhere
   return call_path_;
 }

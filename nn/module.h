@@ -114,10 +114,10 @@ class Module {
   }
 
   // ---- Forward hooks. As in PyTorch, they run when the module is called by `net(x)`, not by
-  // `net.forward(x)`, which is the user's own function. If a part of the module then finds that hooks
-  // around it did not run, mixed precision among them, it warns once. Containers and models that fuse
-  // layers run layers with hooks one by one.
-  // Hooks belong to this object: they move with it, and clone() does not copy them.
+  // `net.forward(x)`, which is the user's own function. If a part of the module then finds that
+  // hooks around it did not run, mixed precision among them, it warns once. Containers and models
+  // that fuse layers run layers with hooks one by one. Hooks belong to this object: they move with
+  // it, and clone() does not copy them.
   /// `f` runs before every forward(), after the hooks registered before it. It is a ForwardPreHook
   /// (nn/hooks.h), or f(Module&, const Tensor& input), which sees only the first input and returns
   /// nothing or its replacement. Hooks do not see inputs that are not tensors.
@@ -349,7 +349,8 @@ class Module {
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
 
-  /// The path in the outermost module that was called first; it lives as long as the process.
+  /// The path in the outermost of the modules whose call led to this one's, when it got one; it
+  /// lives as long as the process.
   const char* call_path() const {
     const char* const path = call_path_.load(std::memory_order_relaxed);
     return path ? path : name_calls();
@@ -385,7 +386,8 @@ class Module {
 
   std::vector<Entry> registry_;
   std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
-  std::shared_ptr<const detail::Hooks> outer_hooks_;  // of a module of which this is a part, or null
+  std::shared_ptr<const detail::Hooks>
+      outer_hooks_;  // of a module of which this is a part, or null
   bool training_ = true;
   bool computes_tensors_ = false;
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call

@@ -103,6 +103,11 @@ TEST_CASE("errors of backward name the module whose forward they belong to") {
   SUBCASE("a part that is called by itself keeps its path") {
     CHECK(again(net.block).starts_with("in block.1: [mul]"));
   }
+  SUBCASE("whatever was called first") {
+    Net other = net_of_zeros();
+    CHECK(again(other.block).starts_with("in 1: [mul]"));
+    CHECK(again(other).starts_with("in block.1: [mul]"));
+  }
   SUBCASE("a module that becomes a part of another gets a new one") {
     nn::Sequential outer(nn::Identity(), std::move(net));
     CHECK(again(outer).starts_with("in 1.block.1: [mul]"));
