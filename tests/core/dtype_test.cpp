@@ -12,8 +12,8 @@ using ferrite::test::message_of;
 
 namespace {
 
-constexpr std::array kAll = {kFloat32, kFloat16, kBFloat16, kFloat64,
-                             kInt64,   kInt32,   kUInt8,    kBool};
+constexpr std::array kAll = {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
+                             kInt32,   kUInt8,   kBool,     kInt16,   kInt8};
 
 template <class T>
 concept MakesScalar = std::constructible_from<Scalar, T>;
@@ -21,34 +21,36 @@ concept MakesScalar = std::constructible_from<Scalar, T>;
 }  // namespace
 
 TEST_CASE("names, sizes and categories of types") {
-  const std::array names = {"float32", "float16", "bfloat16", "float64",
-                            "int64",   "int32",   "uint8",    "bool"};
-  const std::array<std::size_t, 8> sizes = {4, 2, 2, 8, 8, 4, 1, 1};
+  const std::array names = {"float32", "float16", "bfloat16", "float64", "int64",
+                            "int32",   "uint8",   "bool",     "int16",   "int8"};
+  const std::array<std::size_t, 10> sizes = {4, 2, 2, 8, 8, 4, 1, 1, 2, 1};
   for (std::size_t i = 0; i < kAll.size(); ++i) {
     CHECK(name(kAll[i]) == names[i]);
     CHECK(fmt::format("{}", kAll[i]) == names[i]);
     CHECK(parse_dtype(names[i]) == kAll[i]);
     CHECK(itemsize(kAll[i]) == sizes[i]);
     CHECK(is_floating(kAll[i]) == (i < 4));
-    CHECK(is_integral(kAll[i]) == (i >= 4 && i < 7));
+    CHECK(is_integral(kAll[i]) == (i >= 4 && i != 7));
   }
   CHECK(message_of<DTypeError>([] { parse_dtype("float8"); }) ==
         "[parse_dtype] unknown type 'float8'; expected float32, float16, bfloat16, float64, int64, "
-        "int32, uint8 or bool");
+        "int32, int16, int8, uint8 or bool");
   CHECK_THROWS_AS(parse_dtype(""), DTypeError);
   CHECK_THROWS_AS(parse_dtype("float"), DTypeError);
 }
 
 TEST_CASE("promotion is torch.promote_types") {
-  // Recorded from PyTorch 1.13; rows and columns in the order of kAll.
+  // Recorded from PyTorch 2.15; rows and columns in the order of kAll.
   constexpr auto F = kFloat32, H = kFloat16, B = kBFloat16, D = kFloat64;
-  constexpr auto L = kInt64, I = kInt32, U = kUInt8, O = kBool;
-  constexpr DType expected[8][8] = {{F, F, F, D, F, F, F, F}, {F, H, F, D, H, H, H, H},
-                                    {F, F, B, D, B, B, B, B}, {D, D, D, D, D, D, D, D},
-                                    {F, H, B, D, L, L, L, L}, {F, H, B, D, L, I, I, I},
-                                    {F, H, B, D, L, I, U, U}, {F, H, B, D, L, I, U, O}};
-  for (std::size_t a = 0; a < 8; ++a)
-    for (std::size_t b = 0; b < 8; ++b) {
+  constexpr auto L = kInt64, I = kInt32, S = kInt16, C = kInt8, U = kUInt8, O = kBool;
+  constexpr DType expected[10][10] = {
+      {F, F, F, D, F, F, F, F, F, F}, {F, H, F, D, H, H, H, H, H, H},
+      {F, F, B, D, B, B, B, B, B, B}, {D, D, D, D, D, D, D, D, D, D},
+      {F, H, B, D, L, L, L, L, L, L}, {F, H, B, D, L, I, I, I, I, I},
+      {F, H, B, D, L, I, U, U, S, S}, {F, H, B, D, L, I, U, O, S, C},
+      {F, H, B, D, L, I, S, S, S, S}, {F, H, B, D, L, I, S, C, S, C}};
+  for (std::size_t a = 0; a < 10; ++a)
+    for (std::size_t b = 0; b < 10; ++b) {
       CAPTURE(a);
       CAPTURE(b);
       CHECK(promote(kAll[a], kAll[b]) == expected[a][b]);

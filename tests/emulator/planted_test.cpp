@@ -127,7 +127,8 @@ bool wrong_in_some_order(const std::string& name, const std::string& defer) {
   return false;
 }
 
-void check_found(const std::string& name, const std::string& how) {
+/// `also`: another text that says it, or "".
+void check_found(const std::string& name, const std::string& how, const std::string& also) {
   CAPTURE(name);
   if (how == kNobody) return;
   if (how == kResult || how == kDeferred) {
@@ -140,8 +141,9 @@ void check_found(const std::string& name, const std::string& how) {
       run_planted(name, protect ? Environment{{"FERRITE_EMULATOR_PROTECT", "1"}} : Environment{});
   CHECK_MESSAGE(!outcome.finished, "the program did not fail: ", outcome.output);
   const std::string text = protect ? "on device 0" : how;
-  CHECK_MESSAGE(outcome.output.find(text) != std::string::npos, "expected \"", text,
-                "\" in: ", outcome.output);
+  const bool said = outcome.output.find(text) != std::string::npos ||
+                    (!also.empty() && outcome.output.find(also) != std::string::npos);
+  CHECK_MESSAGE(said, "expected \"", text, "\" in: ", outcome.output);
 }
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -155,7 +157,12 @@ constexpr bool kAsan = false;
 TEST_CASE("every planted bug is found") {
   for (const Bug& bug : kBugs) {
     const bool race = emulator::has_race_detector();
-    check_found(bug.name, race ? bug.race : kAsan ? bug.asan : bug.plain);
+    // Where both are there, a wild address may first reach the address sanitizer's signal handler.
+    check_found(bug.name,
+                race    ? bug.race
+                : kAsan ? bug.asan
+                        : bug.plain,
+                race && kAsan ? bug.asan : "");
   }
 }
 
