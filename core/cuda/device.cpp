@@ -13,7 +13,7 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 
-/// Defined in programs that link ferrite::cpu_only (kernels/cuda/cpu_only/cpu_only.cpp).
+/// Defined in programs that link ferrite::cpu_only (kernels/cuda/cpu_only.cpp.in).
 extern "C" [[gnu::weak]] const bool ferrite_cpu_only;
 
 namespace ferrite::cudnn {

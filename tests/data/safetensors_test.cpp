@@ -144,8 +144,8 @@ TEST_CASE("safetensors: errors") {
   CHECK(contains(refusal("{" + entry("a", "F32", "[1]", "[4,8]") + "}", "12345678"), "hole"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[2]", "[0,4]") + "}", "1234"), "is 8 bytes"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1]", "[4,0]") + "}", "1234"), "data_offsets"));
-  CHECK(contains(refusal("{" + entry("a", "I16", "[2]", "[0,4]") + "}", "1234"),
-                 "\"I16\" is not supported"));
+  CHECK(contains(refusal("{" + entry("a", "U16", "[2]", "[0,4]") + "}", "1234"),
+                 "\"U16\" is not supported"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[-1]", "[0,4]") + "}", "1234"), "0 or more"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1.0]", "[0,4]") + "}", "1234"), "integers"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", "1234"),

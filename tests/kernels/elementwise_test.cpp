@@ -89,8 +89,9 @@ TEST_CASE("binary operations with a number on either side") {
     const Operand a = c.input(shape, d.dtype, {.layout = Layout::any, .special = 0.05});
     const Operand out = c.output(shape, result_dtype(d), {.layout = Layout::any});
     // Numbers that 16-bit types cannot represent, because scalars keep float's precision.
-    const Scalar number = is_floating(d.dtype) ? Scalar(c.pick({0.0, 1.0, -0.5, 2.0625, 3.0009766}))
-                                               : Scalar(c.integer(0, 3));
+    const Scalar number = is_floating(d.dtype)
+                              ? Scalar(c.pick({0.0, 1.0, -0.5, 2.0625, 3.0009765625}))
+                              : Scalar(c.integer(0, 3));
     const bool first = c.coin();
     c.run([&](const Stream& stream, const kit::Side& at) {
       if (first)

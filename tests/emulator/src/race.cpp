@@ -15,6 +15,7 @@
 #include "ferrite/tests/emulator/src/race_shadow.h"
 #include "ferrite/tests/emulator/src/report.h"
 #include "ferrite/tests/emulator/src/scheduler.h"
+#include "ferrite/tests/emulator/src/settings.h"
 #include "ferrite/tests/emulator/src/shared_memory.h"
 
 namespace emulator {
@@ -253,7 +254,7 @@ void race_fence() {
 
 void race_access(const void* address, std::size_t bytes, bool write, AccessKind kind,
                  const void* pc) {
-  if (!inside_kernel) return;
+  if (!inside_kernel || !current_settings.races) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const bool shared = at - reinterpret_cast<std::uintptr_t>(shared_arena) < shared_arena_bytes;
   if (!shared && !in_device_range(address)) return;
@@ -280,7 +281,8 @@ void race_access(const void* address, std::size_t bytes, bool write, AccessKind 
 void race_range(const void* address, std::size_t bytes, bool write) {
   // The shadow takes sixteen times the memory: large buffers are recorded only for kernels.
   constexpr std::size_t kMostBytes = 8 << 20;
-  if (!in_device_range(address) || bytes == 0 || bytes > kMostBytes) return;
+  if (!current_settings.races || !in_device_range(address) || bytes == 0 || bytes > kMostBytes)
+    return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   Access now = {};
   now.work = work_now;
@@ -288,6 +290,7 @@ void race_range(const void* address, std::size_t bytes, bool write) {
 }
 
 void race_forget(const void* address, std::size_t bytes) {
+  if (!current_settings.races) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   auto* const first = reinterpret_cast<unsigned char*>(device_cell(at));
   auto* const last = reinterpret_cast<unsigned char*>(device_cell(at + bytes));

@@ -57,6 +57,7 @@ Settings from_environment() {
   s.deferred = boolean("FERRITE_EMULATOR_DEFER", false);
   s.protect = boolean("FERRITE_EMULATOR_PROTECT", false);
   s.poison = boolean("FERRITE_EMULATOR_POISON", true);
+  s.races = boolean("FERRITE_EMULATOR_RACES", true);
   return s;
 }
 

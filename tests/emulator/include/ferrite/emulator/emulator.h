@@ -20,6 +20,7 @@ struct Settings {
   bool deferred = false;                      // streams run only when a host thread waits for them
   bool protect = false;                       // accesses of host code to device memory fault
   bool poison = true;                         // fresh memory is filled with NaN bits
+  bool races = true;                          // the race detector, if there is one, looks
 };
 
 Settings settings();
