@@ -36,7 +36,6 @@ class Net : public nn::Cloneable<Net> {
     register_module("mix_norm", mix_norm_);
     register_module("fc", fc_);
   }
-  using nn::Module::forward;
   Tensor forward(const Tensor& images, const Tensor& features) {
     const Tensor x = max_pool2d(relu(norm_(conv_(images))), 2).flatten(1);
     return fc_(relu(mix_norm_(mix_(cat({x, features}, 1)))));
