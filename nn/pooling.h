@@ -24,6 +24,9 @@ class MaxPool2d : public Cloneable<MaxPool2d> {
   explicit MaxPool2d(Pair kernel_size, const MaxPool2dOptions& options = {});
   MaxPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
       : MaxPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  // MaxPool2d({3, 2}), which could be a copy of MaxPool2d(3, 2) as well.
+  explicit MaxPool2d(const std::int64_t (&kernel_size)[2])
+      : MaxPool2d(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
@@ -45,6 +48,9 @@ class AvgPool2d : public Cloneable<AvgPool2d> {
   explicit AvgPool2d(Pair kernel_size, const AvgPool2dOptions& options = {});
   AvgPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
       : AvgPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  // AvgPool2d({3, 2}), which could be a copy of AvgPool2d(3, 2) as well.
+  explicit AvgPool2d(const std::int64_t (&kernel_size)[2])
+      : AvgPool2d(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 

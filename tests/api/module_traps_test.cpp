@@ -3,6 +3,7 @@
 
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/linear.h"
+#include "ferrite/nn/pooling.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 
@@ -92,4 +93,20 @@ TEST_CASE("clone names the child to which the object holds a reference or a poin
   nn::Sequential net{Referring()};
   CHECK_THROWS_AS(net.clone(), Error);
   CHECK_THROWS_AS(Pointing().clone(), Error);
+}
+
+TEST_CASE("the kernel of a pooling layer is one number or a pair") {
+  const Tensor x = ones({1, 1, 6, 6});
+  const auto shape = [&](nn::Module&& pool) { return pool(x).shape(); };
+  const std::int64_t height = 3;
+  CHECK(shape(nn::MaxPool2d(2)) == Shape({1, 1, 3, 3}));
+  CHECK(shape(nn::MaxPool2d({3, 2})) == Shape({1, 1, 2, 3}));
+  CHECK(shape(nn::MaxPool2d({height, 2})) == Shape({1, 1, 2, 3}));
+  CHECK(shape(nn::MaxPool2d(3, 1)) == Shape({1, 1, 4, 4}));
+  CHECK(shape(nn::MaxPool2d{3, 1}) == Shape({1, 1, 4, 4}));
+  CHECK(shape(nn::MaxPool2d({3, 2}, {1, 2})) == Shape({1, 1, 4, 3}));
+  CHECK(shape(nn::MaxPool2d({3, 2}, {.stride = 1})) == Shape({1, 1, 4, 5}));
+  CHECK(shape(nn::AvgPool2d({3, 2})) == Shape({1, 1, 2, 3}));
+  CHECK(shape(nn::AvgPool2d{3, 1}) == Shape({1, 1, 4, 4}));
+  CHECK(shape(nn::AvgPool2d({3, 2}, {1, 2})) == Shape({1, 1, 4, 3}));
 }
