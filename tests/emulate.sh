@@ -33,8 +33,8 @@ run() {
 commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1)
 seed=${FERRITE_EMULATOR_SEED:-$((16#$commit))}
 # Whole trainings take as long as all other tests.
-trainings='^(nn|examples)/'
-all_but_kernels='^(nn|examples|ops|optim|data|autograd|core)/'
+trainings='^(nn|examples|programs)/'
+all_but_kernels='^(nn|examples|programs|ops|optim|data|autograd|core)/'
 
 bash scripts/install_packages.sh
 (($#)) || set -- orders asan levels

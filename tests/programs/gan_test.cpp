@@ -13,9 +13,9 @@ namespace {
 constexpr std::int64_t kBatch = 8, kNoise = 12;
 
 /// [N, kNoise] to images [N, 1, 8, 8] in (-1, 1).
-class Generator : public nn::Cloneable<Generator> {
+class GeneratorNet : public nn::Cloneable<GeneratorNet> {
  public:
-  Generator() {
+  GeneratorNet() {
     register_module("fc", fc_);
     register_module("layers", layers_);
   }
@@ -53,7 +53,7 @@ Tensor noise(int step) {
 
 /// The two losses of each step, the discriminator's first.
 std::vector<double> train(const Device& device, int steps) {
-  Generator generator;
+  GeneratorNet generator;
   nn::Sequential discriminator = make_discriminator();
   test::set_weights(generator);
   test::set_weights(discriminator, 100);
