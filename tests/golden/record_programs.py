@@ -45,7 +45,8 @@ class LanguageModel(nn.Module):
         self.norm1 = nn.LayerNorm(width)
         self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(),
+                                 nn.Linear(2 * width, width))
         self.norm3 = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocabulary, bias=False)
         self.output.weight = self.tokens.weight
@@ -316,4 +317,5 @@ if __name__ == "__main__":
             error = torch.stack([(s - losses).abs() for s in single] + rounding).amax(0)
             error = error.cummax(0).values
             r.add(name, losses=losses, error=error)
-            print(name, [round(v, 4) for v in losses.tolist()], [f"{e:.1e}" for e in error.tolist()])
+            print(name, [round(v, 4) for v in losses.tolist()],
+                  [f"{e:.1e}" for e in error.tolist()])
