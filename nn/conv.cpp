@@ -58,7 +58,7 @@ std::optional<std::int64_t> Conv2d::multiply_adds(std::span<const Tensor>,
   return outputs[0].numel() * (weight.numel() / weight.size(0));
 }
 
-ferrite::Conv2dOptions Conv2d::op_options() const {
+Conv2dFuncOptions Conv2d::op_options() const {
   return {.stride = options_.stride,
           .padding = options_.padding,
           .dilation = options_.dilation,

@@ -9,6 +9,7 @@
 namespace ferrite::nn {
 
 struct Conv2dOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair stride = 1;
   Padding padding = 0;
   Pair dilation = 1;
@@ -23,6 +24,15 @@ class Conv2d : public Cloneable<Conv2d> {
  public:
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
          const Conv2dOptions& options = {});
+  /// In PyTorch's order: `Conv2d(1, 8, 3, 1, 1)` has a stride and a padding of 1.
+  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size, Pair stride,
+         Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1, bool bias = true)
+      : Conv2d(in_channels, out_channels, kernel_size,
+               {.stride = stride,
+                .padding = padding,
+                .dilation = dilation,
+                .groups = groups,
+                .bias = bias}) {}
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
@@ -31,7 +41,7 @@ class Conv2d : public Cloneable<Conv2d> {
                                             std::span<const Tensor> outputs) const override;
   const Conv2dOptions& options() const { return options_; }
   /// Those of options() that the op takes.
-  ferrite::Conv2dOptions op_options() const;
+  Conv2dFuncOptions op_options() const;
 
   Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
   Tensor bias;    ///< [out_channels]; undefined without bias
@@ -41,6 +51,7 @@ class Conv2d : public Cloneable<Conv2d> {
 };
 
 struct ConvTranspose2dOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair stride = 1;
   Pair padding = 0;
   Pair output_padding = 0;
@@ -55,6 +66,16 @@ class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
  public:
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
                   const ConvTranspose2dOptions& options = {});
+  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
+                  Pair stride, Pair padding = 0, Pair output_padding = 0, std::int64_t groups = 1,
+                  bool bias = true, Pair dilation = 1)
+      : ConvTranspose2d(in_channels, out_channels, kernel_size,
+                        {.stride = stride,
+                         .padding = padding,
+                         .output_padding = output_padding,
+                         .groups = groups,
+                         .bias = bias,
+                         .dilation = dilation}) {}
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;

@@ -10,13 +10,8 @@
 
 namespace ferrite::nn {
 
-struct MaxPool2dOptions {
-  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  std::optional<Pair> stride = {};  ///< the kernel's size where it is not given
-  Pair padding = 0;
-  Pair dilation = 1;
-  bool ceil_mode = false;
-};
+using ferrite::AvgPool2dOptions;
+using ferrite::MaxPool2dOptions;
 
 /// `MaxPool2d(3, {.stride = 2, .padding = 1})`, or the same arguments in PyTorch's order.
 class MaxPool2d : public Cloneable<MaxPool2d> {
@@ -31,16 +26,7 @@ class MaxPool2d : public Cloneable<MaxPool2d> {
   std::string extra_repr() const override;
 
  private:
-  ferrite::MaxPool2dOptions options_;
-};
-
-struct AvgPool2dOptions {
-  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  std::optional<Pair> stride = {};  ///< the kernel's size where it is not given
-  Pair padding = 0;
-  bool ceil_mode = false;
-  bool count_include_pad = true;
-  std::optional<std::int64_t> divisor_override = {};
+  MaxPool2dOptions options_;
 };
 
 class AvgPool2d : public Cloneable<AvgPool2d> {
@@ -55,7 +41,7 @@ class AvgPool2d : public Cloneable<AvgPool2d> {
   std::string extra_repr() const override;
 
  private:
-  ferrite::AvgPool2dOptions options_;
+  AvgPool2dOptions options_;
 };
 
 class AdaptiveAvgPool2d : public Cloneable<AdaptiveAvgPool2d> {

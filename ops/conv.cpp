@@ -188,7 +188,7 @@ std::int64_t output_size(std::int64_t padded, std::int64_t kernel, std::int64_t 
   return (padded - extent) / stride + 1;
 }
 
-Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dOptions& o,
+Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dFuncOptions& o,
                         const char* op) {
   const std::int64_t channels = input.size(1);
   FERRITE_CHECK(channels == weight.size(1) * o.groups, ShapeError, op,
@@ -222,8 +222,8 @@ namespace {
 
 /// conv2d, or conv1d as one.
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                const Conv2dOptions& o, const char* op, Activation activation = Activation::none,
-                ChannelStatistics* statistics = nullptr) {
+                const Conv2dFuncOptions& o, const char* op,
+                Activation activation = Activation::none, ChannelStatistics* statistics = nullptr) {
   check_operands(input, weight, op);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
@@ -240,7 +240,8 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 /// conv2d and its fused forms.
 Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                  const Conv2dOptions& o, const char* op, Activation activation = Activation::none,
+                  const Conv2dFuncOptions& o, const char* op,
+                  Activation activation = Activation::none,
                   ChannelStatistics* statistics = nullptr) {
   if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
@@ -253,17 +254,17 @@ Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 }  // namespace
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              const Conv2dOptions& o) {
+              const Conv2dFuncOptions& o) {
   return convolve2d(input, weight, bias, o, "conv2d");
 }
 
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                   const Conv2dOptions& o) {
+                   const Conv2dFuncOptions& o) {
   return convolve2d(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                 const Conv2dOptions& o) {
+                                 const Conv2dFuncOptions& o) {
   constexpr const char* op = "conv2d_statistics";
   FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
                 "expected an input [N, C, H, W], got {}", input.shape());
@@ -273,7 +274,7 @@ ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, cons
 }
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              const Conv1dOptions& o) {
+              const Conv1dFuncOptions& o) {
   if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv1d(x, w, b, o);
@@ -297,7 +298,7 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 // ---- conv_transpose2d
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                        const ConvTranspose2dOptions& o) {
+                        const ConvTranspose2dFuncOptions& o) {
   if (const auto cast = ops::autocast(AutocastOp::conv_transpose, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv_transpose2d(x, w, b, o);

@@ -25,7 +25,9 @@ struct Padding {
   bool is_same = false;
 };
 
-struct Conv2dOptions {
+/// Of the function; nn::Conv2dOptions are those of the layer.
+struct Conv2dFuncOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair stride = 1;
   Padding padding = 0;
   Pair dilation = 1;
@@ -35,7 +37,7 @@ struct Conv2dOptions {
 /// input [N, C, H, W] or [C, H, W], weight [O, C / groups, KH, KW], bias [O] or undefined.
 /// The result is [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...].
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-              const Conv2dOptions& options = {});
+              const Conv2dFuncOptions& options = {});
 /// In PyTorch's order.
 inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, Pair stride,
                      Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1) {
@@ -45,7 +47,7 @@ inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bi
 
 /// relu(conv2d(...)), the sums rectified on their way to memory.
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-                   const Conv2dOptions& options = {});
+                   const Conv2dFuncOptions& options = {});
 
 struct ConvStatistics {
   Tensor output;
@@ -55,9 +57,9 @@ struct ConvStatistics {
 /// training behind it: where cuDNN can it adds them up as it writes the output
 /// (cudnn::set_fused_statistics), which the batch norm then need not read for them.
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-                                 const Conv2dOptions& options = {});
+                                 const Conv2dFuncOptions& options = {});
 
-struct Conv1dOptions {
+struct Conv1dFuncOptions {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   std::int64_t dilation = 1;
@@ -66,9 +68,10 @@ struct Conv1dOptions {
 
 /// input [N, C, L] or [C, L], weight [O, C / groups, K], bias [O] or undefined.
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-              const Conv1dOptions& options = {});
+              const Conv1dFuncOptions& options = {});
 
-struct ConvTranspose2dOptions {
+struct ConvTranspose2dFuncOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair stride = 1;
   Pair padding = 0;
   Pair output_padding = 0;  ///< below the stride or the dilation; rows and columns at the end
@@ -80,7 +83,7 @@ struct ConvTranspose2dOptions {
 /// [C, O / groups, KH, KW], bias [O] or undefined. The result is
 /// [N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, ...].
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-                        const ConvTranspose2dOptions& options = {});
+                        const ConvTranspose2dFuncOptions& options = {});
 /// In PyTorch's order.
 inline Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                Pair stride, Pair padding = 0, Pair output_padding = 0,

@@ -96,11 +96,12 @@ Plan make_plan(const char* op, const Tensor& input, Axis&& axis) {
 
 template <class Options>
 Plan sliding_plan(const char* op, const Tensor& input, const Options& o, Pair dilation) {
+  FERRITE_CHECK(o.kernel_size, ValueError, op,
+                "expected a kernel_size: {0}(x, 2) or {0}(x, {{.kernel_size = 2}})", op);
+  const Pair kernel = *o.kernel_size, stride = o.stride.value_or(kernel);
   return make_plan(op, input, [&](std::int64_t size, int dim) {
-    return dim == 0 ? sliding(op, size, o.kernel_size.h, o.stride.h, o.padding.h, dilation.h,
-                              o.ceil_mode)
-                    : sliding(op, size, o.kernel_size.w, o.stride.w, o.padding.w, dilation.w,
-                              o.ceil_mode);
+    return dim == 0 ? sliding(op, size, kernel.h, stride.h, o.padding.h, dilation.h, o.ceil_mode)
+                    : sliding(op, size, kernel.w, stride.w, o.padding.w, dilation.w, o.ceil_mode);
   });
 }
 
@@ -215,8 +216,8 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
   const profiler::OpRange range("max_pool2d", input);
   return max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, nullptr);
 }
-Tensor max_pool2d(const Tensor& input, Pair kernel_size) {
-  return max_pool2d(input, {.kernel_size = kernel_size});
+Tensor max_pool2d(const Tensor& input, Pair kernel_size, const MaxPool2dOptions& o) {
+  return max_pool2d(input, ops::with_kernel_size(o, kernel_size, "max_pool2d"));
 }
 Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, Pair dilation,
                   bool ceil_mode) {
@@ -242,8 +243,8 @@ Tensor avg_pool2d(const Tensor& input, const AvgPool2dOptions& o) {
   plan.pool.divisor_override = o.divisor_override.value_or(0);
   return avg_forward(plan, input);
 }
-Tensor avg_pool2d(const Tensor& input, Pair kernel_size) {
-  return avg_pool2d(input, {.kernel_size = kernel_size});
+Tensor avg_pool2d(const Tensor& input, Pair kernel_size, const AvgPool2dOptions& o) {
+  return avg_pool2d(input, ops::with_kernel_size(o, kernel_size, "avg_pool2d"));
 }
 Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, bool ceil_mode,
                   bool count_include_pad, std::optional<std::int64_t> divisor_override) {

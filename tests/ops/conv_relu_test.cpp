@@ -33,7 +33,8 @@ struct Leaves {
 };
 
 /// conv2d_relu and its gradients are those of the two ops.
-void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b, const Conv2dOptions& o) {
+void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b,
+                       const Conv2dFuncOptions& o) {
   const double rtol = rounding_of(x.dtype());
   const double atol = x.dtype() == kFloat64 ? 1e-13 : 1e-5;
   const Leaves one(x, w, b), two(x, w, b);

@@ -39,7 +39,7 @@ struct Case {
   Pair dilation = 1;
   std::int64_t groups = 1;
 
-  Conv2dOptions options() const {
+  Conv2dFuncOptions options() const {
     return {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
   }
   std::int64_t out_h() const {
@@ -364,7 +364,7 @@ TEST_CASE("gradients, twice") {
   };
   using Inputs = std::vector<Tensor>;
   const autograd::GradcheckOptions twice{.second_order = true};
-  const auto conv = [](const Conv2dOptions& o) {
+  const auto conv = [](const Conv2dFuncOptions& o) {
     return [o](const Inputs& t) { return conv2d(t[0], t[1], t[2], o); };
   };
   CHECK(autograd::gradcheck(conv({}), {leaf({2, 2, 4, 4}, 1), leaf({3, 2, 3, 3}, 2), leaf({3}, 3)},

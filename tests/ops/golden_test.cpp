@@ -214,15 +214,15 @@ void check_convolutions(const std::string& family, const std::vector<Convolution
       }
 }
 
-Convolution conv2d_with(const Conv2dOptions& o) {
+Convolution conv2d_with(const Conv2dFuncOptions& o) {
   return [o](const Tensor& x, const Tensor& w, const Tensor& b) { return conv2d(x, w, b, o); };
 }
-Convolution transposed_with(const ConvTranspose2dOptions& o) {
+Convolution transposed_with(const ConvTranspose2dFuncOptions& o) {
   return [o](const Tensor& x, const Tensor& w, const Tensor& b) {
     return conv_transpose2d(x, w, b, o);
   };
 }
-Convolution conv1d_with(const Conv1dOptions& o) {
+Convolution conv1d_with(const Conv1dFuncOptions& o) {
   return [o](const Tensor& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, o); };
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("a convolution hands its statistics to the batch norm behind it") {
         CAPTURE(dtype);
         CAPTURE(biased);
         const DType stored = dtype == kFloat64 ? kFloat64 : kFloat32;
-        const Conv2dOptions options{.stride = 2, .padding = 1};
+        const Conv2dFuncOptions options{.stride = 2, .padding = 1};
         const auto leaves = [&] {
           std::vector<Tensor> in = {noise({3, 4, 7, 6}).to(dtype).contiguous(format),
                                     noise({5, 4, 3, 3}).to(dtype), noise({5}).to(dtype),
