@@ -26,6 +26,7 @@ void LRScheduler::check_groups() const {
 
 void LRScheduler::step() {
   check_groups();
+  if (step_count_ == 1) optimizer_.warn_if_never_stepped(name_);
   ++step_count_;
   ++last_epoch_;
   try {

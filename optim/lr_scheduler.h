@@ -1,7 +1,7 @@
 // Schedulers of learning rates, with the names, options and rates of torch.optim.lr_scheduler.
 //
 //   optim::SGD sgd(model.parameters(), {.lr = 0.1, .momentum = 0.9});
-//   optim::CosineAnnealingLR scheduler(sgd, {.T_max = 100});
+//   optim::CosineAnnealingLR scheduler(sgd, 100);  // or {.T_max = 100}
 //   for (int epoch = 0; epoch < 100; ++epoch) {
 //     train(...);
 //     scheduler.step();
@@ -170,6 +170,10 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
  public:
   CosineAnnealingWarmRestarts(Optimizer& optimizer,
                               const CosineAnnealingWarmRestartsOptions& options);
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, std::int64_t T_0, std::int64_t T_mult = 1,
+                              double eta_min = 0)
+      : CosineAnnealingWarmRestarts(optimizer, {.T_0 = T_0, .T_mult = T_mult, .eta_min = eta_min}) {
+  }
   void step() override;
   /// To any epoch, and between them: step(epoch + iteration / iterations). ValueError below 0.
   void step(double epoch);
@@ -320,6 +324,9 @@ class WarmupLR final : public CompositeLR {
  public:
   WarmupLR(Optimizer& optimizer, std::shared_ptr<LRScheduler> after,
            const WarmupLROptions& options);
+  explicit WarmupLR(Optimizer& optimizer, std::int64_t warmup_steps, double start_factor = 1e-3)
+      : WarmupLR(optimizer, nullptr, {.warmup_steps = warmup_steps, .start_factor = start_factor}) {
+  }
 
  private:
   bool resets() const override { return true; }  // the warm-up need not have ended at base_lr
@@ -328,5 +335,7 @@ class WarmupLR final : public CompositeLR {
 
   double start_factor_;
 };
+
+namespace lr_scheduler = ::ferrite::optim;  // optim::lr_scheduler::StepLR, as in PyTorch
 
 }  // namespace ferrite::optim

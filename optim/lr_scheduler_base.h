@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <initializer_list>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "ferrite/optim/fields.h"
 #include "ferrite/optim/optimizer.h"
+#include "ferrite/optim/positional.h"
 
 namespace ferrite::optim {
 
@@ -131,6 +133,17 @@ class FormulaLR final : public LRScheduler {
     start();
     if constexpr (requires { o_.base_lr; }) base_lrs_ = o_.base_lr;
   }
+  /// The options by position, in their order: `StepLR(sgd, 30, 0.1)`.
+  template <class... Values>
+  requires detail::Positional<Options, Values...>
+  explicit FormulaLR(Optimizer& optimizer, const Values&... values)
+      : FormulaLR(optimizer, detail::positional<Options>(values...)) {}
+  /// `MultiStepLR(sgd, {30, 80}, 0.1)`
+  template <std::integral T>
+  requires requires(Options o) { o.milestones; }
+  FormulaLR(Optimizer& optimizer, std::initializer_list<T> milestones, double gamma = 0.1)
+      : FormulaLR(optimizer,
+                  Options{.milestones = {milestones.begin(), milestones.end()}, .gamma = gamma}) {}
   std::int64_t total_steps() const requires requires(Options o) { *o.total_steps; }
   { return *o_.total_steps; }
 

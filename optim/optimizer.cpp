@@ -1,14 +1,23 @@
 #include "ferrite/optim/optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/zero_grad.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/optim/layout.h"
 
 namespace ferrite::optim {
+
+namespace {
+
+/// Whether the optimizer is the last that holds it.
+bool is_only_ours(const Tensor& parameter) { return parameter.impl()->use_count() == 1; }
+
+}  // namespace
 
 // ---- Groups
 
@@ -70,7 +79,13 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
-  for (const Group& g : groups_) autograd::zero_grad(g.parameters, set_to_none);
+  for (Group& g : groups_) {
+    autograd::zero_grad(g.parameters, set_to_none);
+    for (std::size_t i = 0; i < g.parameters.size(); ++i)
+      if (const Tensor& p = g.parameters[i]; is_only_ours(p))
+        if (const Tensor grad = p.grad(); grad.defined())
+          g.states[i].gradient_seen = GradientSeen::of(grad);
+  }
   drop_master_gradients();
 }
 
@@ -192,6 +207,15 @@ void Optimizer::drop_master_gradients() {
 
 // ---- Steps
 
+void Optimizer::warn_if_never_stepped(const char* scheduler) {
+  if (has_stepped_) return;
+  std::atomic<bool> given = std::exchange(has_warned_, true);
+  warn_once(
+      given, scheduler,
+      "step() was called before the optimizer's first step, so the first rate of the schedule "
+      "is never used: call optimizer.step() before scheduler.step()");
+}
+
 namespace {
 
 void check_control(const Tensor& t, const char* what) {
@@ -205,9 +229,23 @@ void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   const profiler::detail::LibraryRange range(profiler::Kind::optimizer, name_);
   check_control(inv_scale, "inv_scale");
   check_control(found_inf, "found_inf");
+  has_stepped_ = true;
   NoGradGuard guard;
   for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
   drop_master_gradients();
+}
+
+/// A parameter that was replaced after the optimizer was made keeps the gradient that it had. One
+/// whose gradient is new, or that somebody else holds, may be used without a module.
+void Optimizer::check_in_use(std::size_t group, std::size_t index, const Tensor& grad) const {
+  const Group& g = groups_[group];
+  FERRITE_CHECK(grad.defined() && GradientSeen::of(grad) != g.states[index].gradient_seen,
+                ValueError, name_,
+                "parameter {} of group {}, {}, has no new gradient, and nothing but the optimizer "
+                "holds it: was another tensor assigned in its place, as in layer.weight = t? Make "
+                "the optimizer after that, write the values with copy_(), or give it the new "
+                "tensors by replace_parameters()",
+                index, group, g.parameters[index].describe());
 }
 
 std::vector<Optimizer::Update> Optimizer::updates(std::size_t group) {
@@ -217,7 +255,10 @@ std::vector<Optimizer::Update> Optimizer::updates(std::size_t group) {
   for (std::size_t i = 0; i < g.parameters.size(); ++i) {
     const Tensor& p = g.parameters[i];
     Tensor grad = p.grad();
+    if (is_only_ours(p)) [[unlikely]]
+      check_in_use(group, i, grad);
     if (!grad.defined()) continue;
+    g.states[i].gradient_seen = GradientSeen::of(grad);
     FERRITE_CHECK(
         grad.shape() == p.shape() && grad.dtype() == p.dtype() && grad.device() == p.device(),
         ShapeError, name_, "parameter {} is {}, its gradient {}", i, p.describe(), grad.describe());

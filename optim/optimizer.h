@@ -17,8 +17,10 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,7 @@
 #include "ferrite/optim/device_scalar.h"
 #include "ferrite/optim/fields.h"
 #include "ferrite/optim/parameter_state.h"
+#include "ferrite/optim/positional.h"
 
 namespace ferrite::optim {
 
@@ -37,12 +40,17 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   Optimizer(Optimizer&&) = default;
 
-  /// Updates every parameter that has a gradient.
+  /// Updates every parameter that has a gradient. ValueError for a parameter that only the
+  /// optimizer holds and that gets no gradient: an assignment, `layer.weight = t`, has put another
+  /// tensor in its place.
   void step() { step({}, {}); }
   /// The same for loss scalers: gradients are multiplied by `inv_scale`, and nothing changes if
   /// `found_inf` is not 0. Both are one-element float32 tensors that are read on the parameters'
   /// device, and copied there first if necessary; either may be undefined.
   void step(const Tensor& inv_scale, const Tensor& found_inf);
+  /// For schedulers, before their steps: warns, once, if step() was never called on this object,
+  /// not even by a loss scaler that skipped it.
+  void warn_if_never_stepped(const char* scheduler);
   /// Fills gradients with zeros, in place, or drops them with `set_to_none`. Gradients of master
   /// weights are dropped.
   void zero_grad(bool set_to_none = false);
@@ -161,11 +169,13 @@ class Optimizer {
 
   const Group& group_at(std::size_t group) const;
   double& momentum_at(std::size_t group) const;
+  void check_in_use(std::size_t group, std::size_t index, const Tensor& grad) const;
   void load_group(const StateDict& dict, std::size_t group, bool check_only);
   void check_state(const Tensor& parameter, std::size_t index, const LoadedState& loaded) const;
   void load_state(const Tensor& parameter, ParameterState& own, const LoadedState& loaded);
 
-  std::vector<Group> groups_;
+  std::deque<Group> groups_;  // members of derived classes point to the parameters of a group
+  bool has_stepped_ = false, has_warned_ = false;
 };
 
 struct Betas {
@@ -184,6 +194,22 @@ struct ParamGroup {
   Options options = {};
 };
 
+/// A group in an optimizer: its options, which may be changed between steps, and its parameters.
+/// `sgd.param_groups()[0].lr = 0.01`. A captured step sees only what set_lr() and set_momentum()
+/// change.
+template <class Options>
+class GroupInOptimizer : public Options {
+ public:
+  GroupInOptimizer(const Options& options, const std::vector<Tensor>& params)
+      : Options(options), params_(&params) {}
+  const std::vector<Tensor>& params() const { return *params_; }
+  Options& options() { return *this; }
+  const Options& options() const { return *this; }
+
+ private:
+  const std::vector<Tensor>* params_;
+};
+
 /// What optimizers with a struct of options share. `Options` has
 /// - `static constexpr const char* kName`, the optimizer's name in messages;
 /// - `double lr`, and `double momentum` or `Betas betas` if schedules can cycle a momentum;
@@ -197,6 +223,16 @@ class OptimizerWith : public Optimizer {
 
   OptimizerWith(std::vector<Tensor> parameters, const Options& options = {})
       : OptimizerWith(std::vector<Group>{{std::move(parameters), options}}) {}
+  /// The options by position, in their order: `SGD(parameters, 0.1, 0.9)`.
+  template <class... Values>
+  requires detail::Positional<Options, Values...> OptimizerWith(std::vector<Tensor> parameters,
+                                                                const Values&... values)
+      : OptimizerWith(std::move(parameters), detail::positional<Options>(values...)) {}
+  /// `Adam(parameters, 1e-3, {0.9, 0.99})`
+  template <detail::Number LR, class... Rest>
+  requires detail::Positional<Options, LR, Betas, Rest...> OptimizerWith(
+      std::vector<Tensor> parameters, LR lr, const Betas& betas, const Rest&... rest)
+      : OptimizerWith(std::move(parameters), detail::positional<Options>(lr, betas, rest...)) {}
   /// ValueError if no group has a parameter.
   explicit OptimizerWith(const std::vector<Group>& groups) : Optimizer(Options::kName) {
     for (const Group& g : groups) add_param_group(g.parameters, g.options);
@@ -204,25 +240,24 @@ class OptimizerWith : public Optimizer {
   }
 
   void add_param_group(std::vector<Tensor> parameters, const Options& options) {
-    options_.push_back(options);
-    try {
-      OptimizerWith::check_options(options_.size() - 1);
-      if constexpr (requires(const Tensor& p) { Options::check_parameter(p); })
-        for (const Tensor& p : parameters) Options::check_parameter(p);
-      add_parameters(std::move(parameters));
-    } catch (...) {
-      options_.pop_back();
-      throw;
-    }
+    Options checked = options;
+    check(checked);
+    if constexpr (requires(const Tensor& p) { Options::check_parameter(p); })
+      for (const Tensor& p : parameters) Options::check_parameter(p);
+    add_parameters(std::move(parameters));
+    options_.emplace_back(checked, this->parameters(num_groups() - 1));
   }
+  /// The groups, to be read and changed.
+  std::span<GroupInOptimizer<Options>> param_groups() { return options_; }
+  std::span<const GroupInOptimizer<Options>> param_groups() const { return options_; }
   /// May be changed between steps.
   Options& options(std::size_t group = 0) { return options_.at(group); }
   const Options& options(std::size_t group = 0) const { return options_.at(group); }
 
  private:
   Fields fields(std::size_t group) override { return options(group).fields(); }
-  void check_options(std::size_t group) override {
-    Options& o = options(group);
+  void check_options(std::size_t group) override { check(options(group)); }
+  static void check(Options& o) {
     check_fields(o.fields(), Options::kName);
     if constexpr (requires { o.check(); }) o.check();
   }
@@ -236,7 +271,7 @@ class OptimizerWith : public Optimizer {
     return nullptr;
   }
 
-  std::vector<Options> options_;
+  std::vector<GroupInOptimizer<Options>> options_;
 };
 
 }  // namespace ferrite::optim

@@ -1,6 +1,7 @@
 // What an optimizer keeps of one parameter.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,17 @@
 #include "ferrite/optim/master_weight.h"
 
 namespace ferrite::optim {
+
+/// Which gradient the optimizer saw last: its memory, and how often that had been written.
+struct GradientSeen {
+  const void* storage = nullptr;
+  std::uint32_t version = 0;
+
+  static GradientSeen of(const Tensor& grad) {
+    return {grad.storage().get(), grad.storage()->version()};
+  }
+  friend bool operator==(const GradientSeen&, const GradientSeen&) = default;
+};
 
 struct ParameterState {
   /// The state `name`, of `shape` and with the dtype, device and, where the shape is the same, the
@@ -22,6 +34,7 @@ struct ParameterState {
   Tensor step;  ///< updates so far, int64; undefined before the first
   std::vector<std::pair<std::string, Tensor>> tensors;
   MasterWeight master;
+  GradientSeen gradient_seen;
 };
 
 }  // namespace ferrite::optim

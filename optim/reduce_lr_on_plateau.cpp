@@ -5,9 +5,7 @@ namespace ferrite::optim {
 using Plateau = ReduceLROnPlateauOptions;
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const Plateau& options)
-    : LRScheduler("ReduceLROnPlateau", optimizer),
-      o_(options),
-      best_(options.mode == Plateau::Mode::min ? INFINITY : -INFINITY) {
+    : LRScheduler("ReduceLROnPlateau", optimizer), o_(options), best_(options.mode.worst()) {
   o_.min_lr.expand(num_groups(), name_, "min_lr");
   check_fields(fields(), name_);
   last_epoch_ = 0;
@@ -16,10 +14,11 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const Plateau& option
 }
 
 bool ReduceLROnPlateau::is_better(double metric) const {
-  const bool relative = o_.threshold_mode == Plateau::ThresholdMode::rel;
-  if (o_.mode == Plateau::Mode::min)
-    return metric < (relative ? best_ * (1 - o_.threshold) : best_ - o_.threshold);
-  return metric > (relative ? best_ * (1 + o_.threshold) : best_ + o_.threshold);
+  const double sign = o_.mode == MetricGoal::min ? -1 : 1;
+  const double bound = o_.threshold_mode == Plateau::ThresholdMode::rel
+                           ? best_ * (1 + sign * o_.threshold)
+                           : best_ + sign * o_.threshold;
+  return o_.mode.is_better(metric, bound);
 }
 
 void ReduceLROnPlateau::step(double metric) {

@@ -2,16 +2,16 @@
 #pragma once
 
 #include "ferrite/optim/lr_scheduler_base.h"
+#include "ferrite/optim/metric_goal.h"
 
 namespace ferrite::optim {
 
 struct ReduceLROnPlateauOptions {
-  /// Whether a smaller metric is better (a loss) or a larger one (an accuracy).
-  enum class Mode : std::uint8_t { min, max };
+  using Mode = MetricGoal;
   /// Whether the threshold is a part of the best metric or a difference from it.
   enum class ThresholdMode : std::uint8_t { rel, abs };
 
-  Mode mode = Mode::min;
+  MetricGoal mode = MetricGoal::min;
   double factor = 0.1;         ///< below 1
   std::int64_t patience = 10;  ///< epochs without improvement that do not matter
   double threshold = 1e-4;     ///< what counts as improvement
@@ -24,6 +24,9 @@ struct ReduceLROnPlateauOptions {
 class ReduceLROnPlateau final : public LRScheduler {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
+  ReduceLROnPlateau(Optimizer& optimizer, MetricGoal mode, double factor = 0.1,
+                    std::int64_t patience = 10)
+      : ReduceLROnPlateau(optimizer, {.mode = mode, .factor = factor, .patience = patience}) {}
 
   /// The metric of an epoch (a number of the host: item<double>() of a loss).
   void step(double metric);
