@@ -33,6 +33,11 @@ class StateDict {
   const_iterator find(std::string_view name) const;
   /// Throws IndexError naming the closest entry if there is none.
   const Tensor& at(std::string_view name) const;
+  const Tensor& operator[](std::string_view name) const { return at(name); }
+  /// For `dict["x"] = t`, which is insert_or_assign(), and `Tensor t = dict["x"]`, which is at().
+  /// Without an entry to read it throws as at() does; `auto t = dict["x"]` is not a tensor.
+  class Entry;
+  Entry operator[](std::string_view name);
 
   /// Appends; throws ValueError if the name is taken or empty, or the tensor undefined.
   void insert(std::string name, Tensor tensor);
@@ -56,5 +61,24 @@ class StateDict {
   std::vector<value_type> entries_;
   std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> index_;
 };
+
+class StateDict::Entry {
+ public:
+  void operator=(Tensor tensor) && {
+    dict_.insert_or_assign(std::string(name_), std::move(tensor));
+  }
+  operator const Tensor&() && { return dict_.at(name_); }
+  const Tensor* operator->() && { return &dict_.at(name_); }
+
+ private:
+  friend class StateDict;
+  Entry(StateDict& dict, std::string_view name) : dict_(dict), name_(name) {}
+  Entry(const Entry&) = default;
+
+  StateDict& dict_;
+  std::string_view name_;
+};
+
+inline StateDict::Entry StateDict::operator[](std::string_view name) { return {*this, name}; }
 
 }  // namespace ferrite

@@ -6,6 +6,7 @@
 // is requested. docs/checkpoints.md describes the names and metadata that checkpoints use.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -118,5 +119,10 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
 ///   model.load_state_dict(load("resnet18.safetensors"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
 StateDict load(const std::filesystem::path& path, const data::LoadOptions& options = {});
+/// `load("run.safetensors", "cuda:1")`: the same with {.map_location = location}.
+template <std::convertible_to<data::MapLocation> Location>
+StateDict load(const std::filesystem::path& path, const Location& location) {
+  return load(path, {.map_location = location});
+}
 
 }  // namespace ferrite

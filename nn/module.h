@@ -150,6 +150,8 @@ class Module {
   // several places appears once, under its first name; undefined tensors do not appear.
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters() const;
+  /// Those whose names fit `pattern`, which is that of requires_grad_(): `parameters("*.bias")`.
+  std::vector<Tensor> parameters(std::string_view pattern) const;
   std::vector<Tensor> buffers() const;
   std::vector<NamedTensor> named_buffers() const;
   std::vector<Module*> children() const;
@@ -197,6 +199,11 @@ class Module {
   /// A ShapeError names the tensor with the expected and the actual shape. After an error, nothing
   /// has been copied.
   LoadReport load_state_dict(const StateDict& dict, const LoadOptions& options = {});
+  /// load_state_dict(dict, {.strict = strict})
+  template <std::same_as<bool> Strict>
+  LoadReport load_state_dict(const StateDict& dict, Strict strict) {
+    return load_state_dict(dict, LoadOptions{.strict = strict});
+  }
 
   // ---- Operations on all tensors and modules. Most return *this.
   /// Calls `f` on every submodule, children first, then on this one.
@@ -230,6 +237,11 @@ class Module {
   /// 4-dimensional tensors only.
   Module& to(MemoryFormat format);
   Module& cpu() { return to(Device()); }
+  /// To the current CUDA device.
+  Module& cuda() { return to(Device(kCUDA)); }
+  Module& cuda(int index) { return to(Device(kCUDA, index)); }
+  Module& half() { return to(kFloat16); }
+  Module& bfloat16() { return to(kBFloat16); }
 
   /// Sets the mode of layers such as Dropout and BatchNorm. It does not affect whether gradients
   /// are computed; see NoGradGuard and requires_grad_.
@@ -358,6 +370,7 @@ class Module {
   const char* name_calls() const;
   void forget_call_paths() const;
   [[noreturn]] void fail_type(const std::type_info& expected) const;
+  std::vector<Tensor> parameters_like(std::string_view pattern, const char* op) const;
   Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
   Tensor find_tensor(std::string_view path, bool parameter) const;
   void add_module(std::string name, std::unique_ptr<Module> module);

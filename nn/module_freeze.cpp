@@ -1,4 +1,4 @@
-// Freezing of all parameters, or of some by name.
+// Parameters by name, and their freezing.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -67,13 +67,13 @@ Module& Module::requires_grad_(bool on) {
   return *this;
 }
 
-std::int64_t Module::requires_grad_(bool on, std::string_view pattern) {
+std::vector<Tensor> Module::parameters_like(std::string_view pattern, const char* op) const {
   std::vector<NamedTensor> parameters;  // under all of their names
   for_each_tensor("", [&](const std::string& name, Kind kind, const Tensor& t) {
     if (kind == Kind::parameter) parameters.emplace_back(name, t);
   });
   const std::vector<std::string_view> patterns = split(pattern);
-  FERRITE_CHECK(!patterns.empty(), ValueError, "requires_grad_",
+  FERRITE_CHECK(!patterns.empty(), ValueError, op,
                 "expected a pattern such as 'layer1' or '*.bias', got '{}'", pattern);
   std::vector<Tensor> found;
   std::unordered_set<const TensorImpl*> seen;
@@ -89,9 +89,18 @@ std::int64_t Module::requires_grad_(bool on, std::string_view pattern) {
     for (const auto& [name, module] : named_modules())
       if (!module->parameters().empty() && !name.empty()) names.push_back(name);
     for (const auto& [name, tensor] : parameters) names.push_back(name);
-    fail<ValueError>("requires_grad_", "no parameter of {} matches '{}'; the closest names are {}",
-                     this->name(), p, fmt::join(closest_names(p, std::move(names), 3), ", "));
+    fail<ValueError>(op, "no parameter of {} matches '{}'; the closest names are {}", this->name(),
+                     p, fmt::join(closest_names(p, std::move(names), 3), ", "));
   }
+  return found;
+}
+
+std::vector<Tensor> Module::parameters(std::string_view pattern) const {
+  return parameters_like(pattern, "parameters");
+}
+
+std::int64_t Module::requires_grad_(bool on, std::string_view pattern) {
+  const std::vector<Tensor> found = parameters_like(pattern, "requires_grad_");
   for (const Tensor& tensor : found) set_requires_grad(tensor, on);
   return static_cast<std::int64_t>(found.size());
 }
