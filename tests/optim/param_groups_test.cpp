@@ -1,0 +1,103 @@
+#include "ferrite/optim/param_groups.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "ferrite/nn/models/resnet.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/muon.h"
+#include "ferrite/optim/sgd.h"
+
+using namespace ferrite;
+using optim::param_groups;
+using optim::SGDOptions;
+
+namespace {
+
+/// "conv1" [2, 1, 3, 3] with a bias, "bn1", "fc".
+class Net : public nn::Cloneable<Net> {
+ public:
+  Net() {
+    register_module("conv1", conv1_);
+    register_module("bn1", bn1_);
+    register_module("fc", fc_);
+  }
+  Tensor forward(const Tensor& x) override { return fc_(bn1_(conv1_(x)).flatten(1)); }
+
+ private:
+  nn::Conv2d conv1_{1, 2, 3};
+  nn::BatchNorm2d bn1_{2};
+  nn::Linear fc_{2, 3};
+};
+
+/// The names of a group's parameters, separated by spaces.
+std::string names(const nn::Module& model, const std::vector<Tensor>& parameters) {
+  std::string text;
+  for (const auto& [name, t] : model.named_parameters())
+    for (const Tensor& p : parameters)
+      if (p.is_same(t)) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("no decay on biases and norms") {
+  const Net net;
+  optim::SGD sgd(
+      param_groups(net, SGDOptions{.lr = 0.1, .weight_decay = 1e-4}, {optim::no_decay()}));
+  REQUIRE(sgd.num_groups() == 2);
+  CHECK(names(net, sgd.parameters(0)) == "conv1.weight fc.weight");
+  CHECK(names(net, sgd.parameters(1)) == "conv1.bias bn1.weight bn1.bias fc.bias");
+  CHECK(sgd.options(0).weight_decay == 1e-4);
+  CHECK(sgd.options(1).weight_decay == 0);
+  CHECK(sgd.lr(1) == 0.1);
+}
+
+TEST_CASE("rules by name add up, in their order") {
+  const Net net;
+  const auto groups = param_groups(net, optim::AdamWOptions{.lr = 1, .weight_decay = 0.5},
+                                   {{"conv1, bn*", {.lr_scale = 0.1}},
+                                    {"*.bias", {.weight_decay = 0}},
+                                    {"fc.bias", {.lr = 3, .lr_scale = 2}}});
+  REQUIRE(groups.size() == 4);
+  CHECK(names(net, groups[0].parameters) == "conv1.weight bn1.weight");
+  CHECK(groups[0].options.lr == 0.1);
+  CHECK(groups[0].options.weight_decay == 0.5);
+  CHECK(names(net, groups[1].parameters) == "conv1.bias bn1.bias");
+  CHECK(groups[1].options.weight_decay == 0);
+  CHECK(names(net, groups[2].parameters) == "fc.weight");
+  CHECK(groups[2].options.lr == 1);
+  CHECK(groups[3].options.lr == 6);
+  CHECK(groups[3].options.weight_decay == 0);
+  CHECK(param_groups(net, SGDOptions(), {}).size() == 1);
+  CHECK(param_groups(net, SGDOptions(), {})[0].parameters.size() == 6);
+}
+
+TEST_CASE("rates fall from layer to layer towards the input") {
+  const Net net;
+  auto rules = optim::layer_decay({"conv1", "bn1", "fc"}, 0.5);
+  rules.push_back(optim::no_decay());
+  const auto groups = param_groups(net, SGDOptions{.lr = 8, .weight_decay = 1}, rules);
+  const auto lr_of = [&](const std::string& name) {
+    for (const auto& g : groups)
+      if (names(net, g.parameters).find(name) != std::string::npos) return g.options.lr;
+    return -1.0;
+  };
+  CHECK(lr_of("conv1.weight") == 2);
+  CHECK(lr_of("conv1.bias") == 2);
+  CHECK(lr_of("bn1.weight") == 4);
+  CHECK(lr_of("fc.weight") == 8);
+  CHECK(groups.size() == 5);
+}
+
+TEST_CASE("a pattern that nothing fits is an error with the closest names") {
+  const Net net;
+  CHECK_THROWS_WITH_AS(param_groups(net, SGDOptions(), {{"conv2", {.lr = 1}}}),
+                       doctest::Contains("conv1"), ValueError);
+  CHECK_THROWS_AS(optim::layer_decay({"fc"}, 0), ValueError);
+  CHECK_THROWS_AS(optim::SGD(param_groups(net, SGDOptions(), {{"fc", {.lr = -1}}})), ValueError);
+  CHECK(net.parameters("*.bias").size() == 3);
+  CHECK(net.parameters("fc, conv1").size() == 4);
+}
