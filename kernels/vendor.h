@@ -60,3 +60,8 @@ void set_workspace_limit(std::int64_t bytes);
 std::int64_t workspace_limit();
 
 }  // namespace ferrite::cudnn
+
+namespace ferrite::backends {
+namespace cudnn = ferrite::cudnn;
+namespace cublas = ferrite::cublas;
+}  // namespace ferrite::backends

@@ -134,4 +134,6 @@ void update_bn(Loader&& loader, nn::Module& model, std::optional<Device> device 
   }
 }
 
+namespace swa_utils = ::ferrite::optim;  // optim::swa_utils::AveragedModel, as in PyTorch
+
 }  // namespace ferrite::optim

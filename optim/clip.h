@@ -34,3 +34,10 @@ void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
                            const Tensor& total_norm);
 
 }  // namespace ferrite::optim
+
+namespace ferrite::nn::utils {
+using optim::clip_grad_norm_;
+using optim::clip_grad_value_;
+using optim::clip_grads_with_norm_;
+using optim::get_total_norm;
+}  // namespace ferrite::nn::utils

@@ -250,7 +250,7 @@ Amp initialize(nn::Module& model, Optimizer& optimizer, const Options& options) 
   return initialize(std::vector{&model}, std::vector{&optimizer}, options);
 }
 
-Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevel level) {
+Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevelOrName level) {
   return initialize(model, optimizer, Options{.opt_level = level});
 }
 

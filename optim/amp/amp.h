@@ -27,6 +27,7 @@
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/optim/amp/options.h"
+#include "ferrite/optim/grad_scaler.h"
 #include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim::amp {
@@ -100,6 +101,14 @@ class Amp {
 Amp initialize(const std::vector<nn::Module*>& models, const std::vector<Optimizer*>& optimizers,
                const Options& options);
 Amp initialize(nn::Module& model, Optimizer& optimizer, const Options& options);
-Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevel level = O1);
+Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevelOrName level = O1);
+
+/// torch.amp's names.
+using ferrite::optim::GradScaler;
+using autocast = AutocastGuard;
 
 }  // namespace ferrite::optim::amp
+
+namespace ferrite {
+namespace amp = optim::amp;
+}  // namespace ferrite

@@ -23,6 +23,17 @@ using enum OptLevel;
 OptLevel opt_level(std::string_view text);
 std::string_view name(OptLevel level);
 
+/// A level where its name may stand for it: `{.opt_level = "O1"}`.
+struct OptLevelOrName {
+  OptLevelOrName(OptLevel level) : level(level) {}
+  OptLevelOrName(std::string_view text) : level(amp::opt_level(text)) {}
+  OptLevelOrName(const char* text) : OptLevelOrName(std::string_view(text)) {}
+  OptLevelOrName(const std::string& text) : OptLevelOrName(std::string_view(text)) {}
+  operator OptLevel() const { return level; }
+
+  OptLevel level;
+};
+
 /// A constant number, or `dynamic`: 2^16 at first, halved after every overflow, doubled after every
 /// 2000 steps in a row without one.
 class LossScale {
@@ -32,6 +43,7 @@ class LossScale {
   /// "dynamic" or a number.
   LossScale(std::string_view text);
   LossScale(const char* text) : LossScale(std::string_view(text)) {}
+  LossScale(const std::string& text) : LossScale(std::string_view(text)) {}
   static constexpr LossScale make_dynamic() { return LossScale(); }
 
   bool is_dynamic() const { return value_ == 0; }
@@ -48,7 +60,7 @@ class LossScale {
 inline constexpr LossScale dynamic = LossScale::make_dynamic();
 
 struct Options {
-  OptLevel opt_level = O1;
+  OptLevelOrName opt_level = O1;
   /// float16 or bfloat16. bfloat16 has float32's range: its loss scale is 1 unless given.
   DType dtype = kFloat16;
   /// Overrides of what the level says.

@@ -172,3 +172,7 @@ void recv(const Tensor& tensor, int from);
 void barrier();
 
 }  // namespace ferrite::parallel
+
+namespace ferrite {
+namespace dist = parallel;
+}  // namespace ferrite

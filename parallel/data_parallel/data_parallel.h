@@ -246,3 +246,7 @@ class DataParallel final : public DataParallelBase {
 };
 
 }  // namespace ferrite::parallel
+
+namespace ferrite::nn {
+using ferrite::parallel::DataParallel;
+}  // namespace ferrite::nn

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ namespace ferrite::parallel {
 /// ShapeError if numbers or sizes of other dimensions differ, DTypeError if the dtypes do,
 /// IndexError for a `dim` out of range, ValueError for no tensors or undefined ones.
 Tensor gather(std::span<const Tensor> tensors, const Device& target, int dim = 0);
+/// `gather({x, y}, "cuda:0")`
+inline Tensor gather(std::initializer_list<Tensor> tensors, const Device& target, int dim = 0) {
+  return gather(std::span(tensors.begin(), tensors.size()), target, dim);
+}
 
 namespace detail {
 

@@ -5,7 +5,7 @@
 // values; a struct of up to four tensors and nothing else; or a struct that declares its members:
 //
 //   struct Batch { Tensor images, labels; std::string source; };
-//   template <> struct ferrite::parallel::Fields<Batch> {
+//   template <> struct ferrite::parallel::FieldsOf<Batch> {
 //     static auto of(auto& batch) { return std::tie(batch.images, batch.labels, batch.source); }
 //   };
 //
@@ -36,13 +36,13 @@ namespace ferrite::parallel {
 
 /// The members of a struct, as returned by std::tie; const if the struct is.
 template <class T>
-struct Fields;
+struct FieldsOf;
 
 namespace detail {
 
 template <class T>
-concept HasFields = requires(T& value) {
-  Fields<std::remove_const_t<T>>::of(value);
+concept HasFieldsOf = requires(T& value) {
+  FieldsOf<std::remove_const_t<T>>::of(value);
 };
 template <class T>
 concept OptionalLike = requires(T& value) {
@@ -85,8 +85,9 @@ class Zip {
   void operator()(M& model, T& other) const {
     if constexpr (nn::detail::is_tensor<T>)
       f_(model, other);
-    else if constexpr (HasFields<T>)
-      tuples(Fields<std::remove_const_t<M>>::of(model), Fields<std::remove_const_t<T>>::of(other));
+    else if constexpr (HasFieldsOf<T>)
+      tuples(FieldsOf<std::remove_const_t<M>>::of(model),
+             FieldsOf<std::remove_const_t<T>>::of(other));
     else if constexpr (OptionalLike<T>)
       optionals(model, other);
     else if constexpr (TupleLike<T>)

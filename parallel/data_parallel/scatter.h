@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,11 @@ namespace ferrite::parallel {
 /// Differentiable any number of times: the gradient is gathered to the tensor's device. IndexError
 /// for a `dim` out of range, ValueError if there is no device. A device may be named twice.
 std::vector<Tensor> scatter(const Tensor& tensor, std::span<const Device> devices, int dim = 0);
+/// `scatter(x, {"cuda:0", "cuda:1"})`
+inline std::vector<Tensor> scatter(const Tensor& tensor, std::initializer_list<Device> devices,
+                                   int dim = 0) {
+  return scatter(tensor, std::span(devices.begin(), devices.size()), dim);
+}
 
 namespace detail {
 

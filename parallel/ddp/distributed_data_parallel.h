@@ -194,4 +194,11 @@ class DistributedDataParallel final : public DistributedDataParallelBase {
   M& module_;
 };
 
+template <class M = nn::Module>
+using DDP = DistributedDataParallel<M>;
+
 }  // namespace ferrite::parallel
+
+namespace ferrite::nn {
+namespace parallel = ferrite::parallel;  // nn::parallel::DistributedDataParallel
+}  // namespace ferrite::nn

@@ -88,11 +88,11 @@ struct Picky : nn::Cloneable<Picky> {
 }  // namespace
 
 template <>
-struct ferrite::parallel::Fields<Sample> {
+struct ferrite::parallel::FieldsOf<Sample> {
   static auto of(auto& s) { return std::tie(s.x, s.offset, s.name); }
 };
 template <>
-struct ferrite::parallel::Fields<Answer> {
+struct ferrite::parallel::FieldsOf<Answer> {
   static auto of(auto& a) { return std::tie(a.by_name, a.list, a.absent); }
 };
 

@@ -57,7 +57,7 @@ void check_form(const auto& value, std::vector<double> expected) {
 }  // namespace
 
 template <>
-struct ferrite::parallel::Fields<Batch> {
+struct ferrite::parallel::FieldsOf<Batch> {
   static auto of(auto& batch) {
     return std::tie(batch.images, batch.labels, batch.source, batch.more);
   }

@@ -1,0 +1,22 @@
+// Functions of layers by PyTorch's names: `F::relu(x)`, `nn::functional::cross_entropy(x, y)`. They
+// are those of ops/, which need no prefix.
+#pragma once
+
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/resize.h"
+#include "ferrite/ops/softmax.h"
+
+namespace ferrite {
+namespace nn {
+namespace functional = ::ferrite;
+}
+namespace F = nn::functional;
+}  // namespace ferrite
