@@ -3,9 +3,8 @@
 // rise from step to step, and suggests the one where the loss falls fastest.
 //
 //   optim::LRFinder finder(model, sgd);
-//   auto batch = loader.begin();
-//   const auto found = finder.range_test([&] {
-//     auto [x, y] = *batch++;
+//   const auto found = finder.range_test(loader, [&](auto& batch) {
+//     auto& [x, y] = batch;
 //     return cross_entropy(model(x), y);
 //   });
 //   sgd.set_lr(found.suggestion().value_or(0.1));
@@ -53,6 +52,19 @@ class LRFinder {
   /// `loss` computes the loss of the next batch, one number that requires a gradient; the finder
   /// runs its backward() and the step. All groups have the same rate. It waits for every loss.
   LRFinderResult range_test(const std::function<Tensor()>& loss);
+  /// The same with the batches of a loader, which begins again where it ends: `loss(batch)`.
+  /// ValueError if it has none.
+  template <class Loader, class Loss>
+  LRFinderResult range_test(Loader& loader, const Loss& loss) {
+    auto batch = loader.begin();
+    return range_test([&] {
+      if (batch == loader.end()) batch = loader.begin();
+      FERRITE_CHECK(batch != loader.end(), ValueError, "LRFinder", "the loader has no batches");
+      const Tensor value = loss(*batch);
+      ++batch;
+      return value;
+    });
+  }
 
  private:
   double lr(std::int64_t step) const;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "ferrite/autograd/engine.h"
@@ -124,6 +125,22 @@ TEST_CASE("model, optimizer, gradients, modes and random numbers are as before")
   fresh.zero_grad(true);
   LRFinder(model, fresh, {.num_iter = 3}).range_test(loss);
   CHECK_FALSE(fresh.parameters()[0].grad().defined());
+}
+
+TEST_CASE("a loader's batches come again after the last") {
+  Parabola task;
+  std::vector<std::pair<Tensor, double>> loader = {{ones({1, 1}), 1}, {ones({1, 1}), 2}};
+  double seen = 0;
+  const auto loss = [&](const auto& batch) {
+    const auto& [x, weight] = batch;
+    seen = 10 * seen + weight;
+    return task.model(x).sum();
+  };
+  LRFinder finder(task.model, task.sgd, {.num_iter = 5, .diverge_threshold = INFINITY});
+  finder.range_test(loader, loss);
+  CHECK(seen == 12121);
+  loader.clear();
+  CHECK_THROWS_AS(finder.range_test(loader, loss), ValueError);
 }
 
 TEST_CASE("options out of range") {
