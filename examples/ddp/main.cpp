@@ -63,11 +63,12 @@ int ddp(int argc, char** argv) {
   if (!options.lr) options.lr = 0.01;
   if (!options.optimizer) options.optimizer = "sgd";
 
-  if (const std::optional<int> status = examples::start_node(options.node, argv)) return *status;
-  options.device = examples::device_of_rank(options.device).str();
-  const Device device = examples::apply(options);
-  const examples::ProcessGroupScope group(options.backend, device, options.graph);
-  examples::train(options, device);
+  examples::run_on_node(options.node, [&] {
+    options.device = examples::device_of_rank(options.device).str();
+    const Device device = examples::apply(options);
+    const examples::ProcessGroupScope group(options.backend, device, options.graph);
+    examples::train(options, device);
+  });
   return 0;
 }
 

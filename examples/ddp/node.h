@@ -1,7 +1,8 @@
-// The processes of this node, which the program starts itself, like torch.multiprocessing.spawn in
-// the tutorials that introduced -n, -g and -nr.
+// The processes of this node, which the program starts itself, as the tutorials do that introduced
+// -n, -g and -nr.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,12 +20,8 @@ struct NodeOptions {
   bool given() const { return nodes || processes || node_rank; }
 };
 
-/// Starts this program again with its arguments, as ranks node_rank * processes to (node_rank + 1)
-/// * processes - 1 of nodes * processes, in the environment that init_process_group() reads, and
-///   waits for all of them; returns the exit status. If one fails, the others are terminated, and
-///   its status is returned. Returns nullopt if this process is itself a rank: one of these, one
-///   that a launcher has started, or the only one, for which it sets the environment. ValueError if
-///   the options contradict each other or a launcher.
-std::optional<int> start_node(const NodeOptions& options, char** argv);
+/// Calls `train` in each process of this node (parallel::spawn), or here if a launcher has started
+/// this one as a rank. ValueError if the options contradict each other or a launcher.
+void run_on_node(const NodeOptions& options, const std::function<void()>& train);
 
 }  // namespace examples

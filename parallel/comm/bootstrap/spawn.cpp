@@ -201,7 +201,7 @@ Process start(const Environment& common, std::vector<std::string>& words, int ra
                 std::strerror(errno));
   if (process.pid > 0) return process;
   // Only calls that are safe after a fork() of a process with threads.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(127);
   fcntl(write_end.get(), F_SETFD, 0);
   execve("/proc/self/exe", argv.data(), envp.data());
@@ -291,6 +291,8 @@ class Processes {
 };
 
 }  // namespace
+
+bool is_spawned() { return spawned_as().has_value(); }
 
 void spawn(const std::function<void(int)>& f, int nprocs, const SpawnOptions& options) {
   FERRITE_CHECK(nprocs > 0, ValueError, kSpawn, "expected 1 process or more, got {}", nprocs);

@@ -40,6 +40,8 @@ struct SpawnOptions {
 /// whose error is not the loss of another rank. ValueError for fewer than one process, and inside
 /// of a spawned function.
 void spawn(const std::function<void(int rank)>& f, int nprocs, const SpawnOptions& options = {});
+/// Whether this process was started by spawn(), also before it comes to that call.
+bool is_spawned();
 
 }  // namespace ferrite::parallel
 
