@@ -61,7 +61,7 @@ bool is_aligned(const void* p, DType dtype) {
 
 // ---- Reading
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, LoadOptions options)
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, SafetensorsOptions options)
     : path_(path),
       options_(std::move(options)),
       file_(std::make_shared<MappedFile>(
@@ -142,7 +142,7 @@ StateDict SafetensorsFile::load() const {
   return tensors;
 }
 
-StateDict load_safetensors(const std::filesystem::path& path, const LoadOptions& options) {
+StateDict load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options) {
   return SafetensorsFile(path, options).load();
 }
 
@@ -264,7 +264,7 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
   data::save_safetensors(state_dict, path, metadata, options);
 }
 
-StateDict load(const std::filesystem::path& path, const data::LoadOptions& options) {
+StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options) {
   return data::load_safetensors(path, options);
 }
 

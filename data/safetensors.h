@@ -30,7 +30,7 @@ struct SaveOptions {
   bool checksums = true;
 };
 
-struct LoadOptions {
+struct SafetensorsOptions {
   /// The target devices of the tensors; default: the host.
   MapLocation map_location = {};
   /// Load only tensors whose names have this prefix; no other data is read.
@@ -61,7 +61,7 @@ class SafetensorsFile {
   /// Maps the file and checks the header against its length, like all safetensors readers here:
   /// types F32, F16, BF16, F64, I64, I32, U8, BOOL; the tensors must cover the data exactly,
   /// without overlaps or holes. IoError with the byte offset.
-  explicit SafetensorsFile(const std::filesystem::path& path, LoadOptions options = {});
+  explicit SafetensorsFile(const std::filesystem::path& path, SafetensorsOptions options = {});
   SafetensorsFile(SafetensorsFile&&) = default;
 
   /// The names of all tensors, in the order of the header.
@@ -89,7 +89,7 @@ class SafetensorsFile {
   Tensor read(const SafetensorsEntry& entry, HostTransfer& transfer) const;
 
   std::filesystem::path path_;
-  LoadOptions options_;
+  SafetensorsOptions options_;
   std::shared_ptr<const MappedFile> file_;
   SafetensorsHeader header_;
 };
@@ -104,7 +104,8 @@ void save_safetensors(const StateDict& tensors, const std::filesystem::path& pat
                       const Metadata& metadata = {}, const SaveOptions& options = {});
 
 /// Reads tensors, in the header's order: SafetensorsFile(path, options).load().
-StateDict load_safetensors(const std::filesystem::path& path, const LoadOptions& options = {});
+StateDict load_safetensors(const std::filesystem::path& path,
+                           const SafetensorsOptions& options = {});
 Metadata load_safetensors_metadata(const std::filesystem::path& path);
 /// The same from memory, as copies on the host; `name` is used in messages.
 StateDict parse_safetensors(Bytes bytes, std::string_view name);
@@ -118,7 +119,7 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
 /// Reads a state dict that save(), or Python's safetensors, wrote (data::load_safetensors):
 ///   model.load_state_dict(load("resnet18.safetensors"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
-StateDict load(const std::filesystem::path& path, const data::LoadOptions& options = {});
+StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options = {});
 /// `load("run.safetensors", "cuda:1")`: the same with {.map_location = location}.
 template <std::convertible_to<data::MapLocation> Location>
 StateDict load(const std::filesystem::path& path, const Location& location) {

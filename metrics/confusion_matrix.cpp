@@ -52,15 +52,15 @@ std::int64_t ConfusionCounts::at(std::int64_t true_class, std::int64_t predicted
   return counts_[static_cast<std::size_t>(true_class * classes_ + predicted_class)];
 }
 
-std::vector<double> ConfusionCounts::normalized(Normalize by) const {
+std::vector<double> ConfusionCounts::normalized(NormalizeBy by) const {
   std::vector<double> shares(counts_.begin(), counts_.end());
-  if (by == Normalize::none) return shares;
+  if (by == NormalizeBy::none) return shares;
   const auto c = static_cast<std::size_t>(classes_);
   for (std::size_t i = 0; i < shares.size(); ++i)
     shares[i] =
-        ratio(shares[i], static_cast<double>(by == Normalize::true_class        ? rows_[i / c]
-                                             : by == Normalize::predicted_class ? columns_[i % c]
-                                                                                : total_));
+        ratio(shares[i], static_cast<double>(by == NormalizeBy::true_class        ? rows_[i / c]
+                                             : by == NormalizeBy::predicted_class ? columns_[i % c]
+                                                                                  : total_));
   return shares;
 }
 
@@ -117,14 +117,14 @@ std::vector<std::string> ConfusionCounts::checked(std::span<const std::string> n
   return numbers;
 }
 
-std::string ConfusionCounts::str(std::span<const std::string> given, Normalize by) const {
+std::string ConfusionCounts::str(std::span<const std::string> given, NormalizeBy by) const {
   const std::vector<std::string> names = checked(given);
   const std::vector<double> cells = normalized(by);
   std::vector<std::string> texts;
   for (const double cell : cells)
-    texts.push_back(by == Normalize::none ? fmt::format("{:.0f}", cell)
-                                          : fmt::format("{:.1f}", 100 * cell));
-  const std::string corner = by == Normalize::none ? "true \\ predicted" : "true \\ predicted, %";
+    texts.push_back(by == NormalizeBy::none ? fmt::format("{:.0f}", cell)
+                                            : fmt::format("{:.1f}", 100 * cell));
+  const std::string corner = by == NormalizeBy::none ? "true \\ predicted" : "true \\ predicted, %";
   const std::size_t first = widest(names, corner.size());
   // Columns are as narrow as their numbers, with truncated names above them.
   const std::size_t column =
@@ -157,7 +157,7 @@ std::string ConfusionCounts::report(std::span<const std::string> given) const {
          row("weighted mean", weighted());
 }
 
-std::string ConfusionCounts::csv(std::span<const std::string> given, Normalize by) const {
+std::string ConfusionCounts::csv(std::span<const std::string> given, NormalizeBy by) const {
   const std::vector<std::string> names = checked(given);
   const std::vector<double> cells = normalized(by);
   std::string out = "true\\predicted";

@@ -13,7 +13,7 @@ namespace ferrite::metrics {
 
 /// The denominator of a normalized matrix: the sum of a row (a true class), of a column (a
 /// predicted class), or of all samples.
-enum class Normalize : std::uint8_t { none, true_class, predicted_class, all };
+enum class NormalizeBy : std::uint8_t { none, true_class, predicted_class, all };
 
 /// Scores of one class, or averages over several. 0 in place of 0 / 0.
 struct ClassScores {
@@ -34,7 +34,7 @@ class ConfusionCounts {
   std::int64_t at(std::int64_t true_class, std::int64_t predicted_class) const;
   std::int64_t total() const { return total_; }
   /// Row-major; a fraction of zero samples is 0.
-  std::vector<double> normalized(Normalize by) const;
+  std::vector<double> normalized(NormalizeBy by) const;
 
   double accuracy() const;  ///< 0 without samples
   ClassScores of(std::int64_t class_index) const;
@@ -48,11 +48,13 @@ class ConfusionCounts {
 
   // Names by class; class numbers if empty (ValueError for another count of names).
   /// The matrix, rows of true classes: counts, or percentages with one decimal.
-  std::string str(std::span<const std::string> names = {}, Normalize by = Normalize::none) const;
+  std::string str(std::span<const std::string> names = {},
+                  NormalizeBy by = NormalizeBy::none) const;
   /// scikit-learn's classification_report: one row per class, and the averages.
   std::string report(std::span<const std::string> names = {}) const;
   /// A header "true\predicted,name,..." and one row per class: counts, or fractions.
-  std::string csv(std::span<const std::string> names = {}, Normalize by = Normalize::none) const;
+  std::string csv(std::span<const std::string> names = {},
+                  NormalizeBy by = NormalizeBy::none) const;
 
  private:
   std::vector<std::string> checked(std::span<const std::string> names) const;

@@ -36,7 +36,7 @@ TEST_CASE("safetensors on CUDA: from any device to any other") {
   CHECK(file.info("one").device == "cuda:1");
   CHECK(file.info("host").device == "cpu");
 
-  const auto devices = [&](const data::LoadOptions& options) {
+  const auto devices = [&](const data::SafetensorsOptions& options) {
     const StateDict dict = load(dir / "m", options);
     CHECK(dict.at("zero").to_vector<float>() == values);
     CHECK(dict.at("t").shape() == Shape{5, 3});

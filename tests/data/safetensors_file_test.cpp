@@ -29,7 +29,8 @@ std::size_t place_of(const std::string& file, std::string_view bytes) {
   return at;
 }
 
-std::string load_error(const std::filesystem::path& path, const data::LoadOptions& options = {}) {
+std::string load_error(const std::filesystem::path& path,
+                       const data::SafetensorsOptions& options = {}) {
   return message_of<IoError>([&] { load(path, options); });
 }
 
@@ -109,7 +110,7 @@ TEST_CASE("safetensors file: map_location on a machine without the saved devices
   current_stream(virtual0).enqueue(
       [p = there.data<std::int64_t>()] { p[0] = 1, p[1] = 2, p[2] = 3; });
   save({{"a", there}, {"b", from_vector<float>({5}, {1})}}, dir / "m");
-  const auto device_of_a = [&](const data::LoadOptions& options) {
+  const auto device_of_a = [&](const data::SafetensorsOptions& options) {
     const StateDict dict = load(dir / "m", options);
     CHECK(dict.at("a").to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 2, 3});
     CHECK(dict.at("b").to_vector<float>() == std::vector<float>{5});

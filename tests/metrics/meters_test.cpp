@@ -371,10 +371,10 @@ TEST_CASE("ConfusionCounts: scores as scikit-learn gives them") {
         doctest::Approx((4 * 2.0 / 3 + 2 * 1.0 / 3 + 4 * 0.75) / 10));
   CHECK(counts.weighted().recall == doctest::Approx(0.6));
   CHECK(counts.micro().f1 == doctest::Approx(0.6));
-  CHECK(counts.normalized(Normalize::true_class)[2] == 0.25);
-  CHECK(counts.normalized(Normalize::predicted_class)[2] == 0.25);
-  CHECK(counts.normalized(Normalize::all)[2] == 0.1);
-  CHECK(counts.normalized(Normalize::true_class)[15] == 0);
+  CHECK(counts.normalized(NormalizeBy::true_class)[2] == 0.25);
+  CHECK(counts.normalized(NormalizeBy::predicted_class)[2] == 0.25);
+  CHECK(counts.normalized(NormalizeBy::all)[2] == 0.1);
+  CHECK(counts.normalized(NormalizeBy::true_class)[15] == 0);
   CHECK_THROWS_AS(counts.at(0, 4), IndexError);
   CHECK_THROWS_AS(ConfusionCounts(2, {1, 2, 3}), ShapeError);
 }
@@ -386,12 +386,12 @@ TEST_CASE("ConfusionCounts as text") {
         "true \\ predicted   Größe,        x\n"
         "Größe, klein           12        3\n"
         "x                       0        5\n");
-  CHECK(counts.str({}, Normalize::true_class) ==
+  CHECK(counts.str({}, NormalizeBy::true_class) ==
         "true \\ predicted, %      0      1\n"
         "0                     80.0   20.0\n"
         "1                      0.0  100.0\n");
   CHECK(counts.csv(names) == "true\\predicted,\"Größe, klein\",x\n\"Größe, klein\",12,3\nx,0,5\n");
-  CHECK(counts.csv({}, Normalize::true_class) == "true\\predicted,0,1\n0,0.8,0.2\n1,0,1\n");
+  CHECK(counts.csv({}, NormalizeBy::true_class) == "true\\predicted,0,1\n0,0.8,0.2\n1,0,1\n");
   const std::string report = counts.report(names);
   CHECK(contains(report, "class          precision     recall         f1    support\n"));
   CHECK(contains(report, "Größe, klein      1.0000     0.8000     0.8889         15\n"));
