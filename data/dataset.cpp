@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "ferrite/core/views.h"
-#include "ferrite/data/collation.h"
 #include "ferrite/data/host.h"
 
 namespace ferrite::data {
@@ -31,12 +30,6 @@ void check_index(std::int64_t index, std::int64_t size, std::string_view op) {
                 "index {} is out of range: expected 0 to {}", index, size - 1);
 }
 
-Tensor stack(std::span<const Tensor> tensors) {
-  Collation batch(static_cast<std::int64_t>(tensors.size()));
-  for (const Tensor& tensor : tensors) batch.add(tensor);
-  return batch.take();
-}
-
 Tensor gather_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
   FERRITE_CHECK(tensor.defined() && tensor.dim() > 0, ShapeError, "gather_rows",
                 "expected at least one dimension, got {}", tensor.describe());
@@ -56,54 +49,31 @@ Tensor gather_rows(const Tensor& tensor, std::span<const std::int64_t> indices) 
   return out;
 }
 
-Batch Dataset::get_batch(std::span<const std::int64_t> indices, const Epoch&) const {
-  std::vector<Tensor> inputs, labels;
-  inputs.reserve(indices.size()), labels.reserve(indices.size());
-  for (const std::int64_t i : indices) {
-    Sample sample = get(i);
-    inputs.push_back(std::move(sample.input));
-    labels.push_back(std::move(sample.label));
+template class DatasetOf<Sample>;
+template class RandomDatasetOf<Sample>;
+
+namespace impl {
+
+Tensor row_of(const Tensor& tensor, std::int64_t index) {
+  return tensor.defined() ? geometry::apply(tensor, geometry::select(tensor, 0, index)) : tensor;
+}
+
+std::int64_t make_rows(std::span<Tensor* const> tensors) {
+  const Tensor* first = nullptr;
+  for (Tensor* tensor : tensors) {
+    if (!tensor->defined()) continue;
+    *tensor = host_contiguous(*tensor, "tensor_dataset");
+    FERRITE_CHECK(tensor->dim() > 0, ShapeError, "tensor_dataset",
+                  "expected tensors of at least one dimension, got {}", tensor->describe());
+    if (!first) first = tensor;
+    FERRITE_CHECK(tensor->size(0) == first->size(0), ShapeError, "tensor_dataset",
+                  "expected tensors of one first size, a row for each sample, got {} and {}",
+                  first->shape(), tensor->shape());
   }
-  return {stack(inputs), stack(labels)};
+  FERRITE_CHECK(first, ValueError, "tensor_dataset", "expected a tensor, got an undefined one");
+  return first->size(0);
 }
 
-TensorDataset::TensorDataset(const Tensor& inputs, const Tensor& labels)
-    : inputs_(host_contiguous(inputs, "tensor_dataset")),
-      labels_(host_contiguous(labels, "tensor_dataset")) {
-  FERRITE_CHECK(inputs_.dim() > 0 && labels_.dim() > 0 && inputs_.size(0) == labels_.size(0),
-                ShapeError, "tensor_dataset", "expected as many labels as inputs, got {} and {}",
-                inputs_.shape(), labels_.shape());
-}
-
-Sample TensorDataset::get(std::int64_t index) const {
-  check_index(index, size(), "tensor_dataset");
-  return {geometry::apply(inputs_, geometry::select(inputs_, 0, index)),
-          geometry::apply(labels_, geometry::select(labels_, 0, index))};
-}
-
-Batch TensorDataset::get_batch(std::span<const std::int64_t> indices, const Epoch&) const {
-  return {gather_rows(inputs_, indices), gather_rows(labels_, indices)};
-}
-
-Subset::Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices)
-    : dataset_(std::move(dataset)), indices_(std::move(indices)) {
-  FERRITE_CHECK(dataset_ != nullptr, ValueError, "subset", "expected a data set, got null");
-  for (const std::int64_t i : indices_) check_index(i, dataset_->size(), "subset");
-}
-
-Sample Subset::get(std::int64_t index) const {
-  check_index(index, size(), "subset");
-  return dataset_->get(indices_[static_cast<std::size_t>(index)]);
-}
-
-Batch Subset::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
-  std::vector<std::int64_t> original;
-  original.reserve(indices.size());
-  for (const std::int64_t i : indices) {
-    check_index(i, size(), "subset");
-    original.push_back(indices_[static_cast<std::size_t>(i)]);
-  }
-  return dataset_->get_batch(original, epoch);
-}
+}  // namespace impl
 
 }  // namespace ferrite::data

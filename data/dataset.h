@@ -1,33 +1,31 @@
 // Data sets: indexed samples, fetched one at a time or in batches.
+//
+//   struct Pair { Tensor image, mask; };
+//
+//   struct Cells : data::DatasetOf<Pair> {
+//     std::int64_t size() const override { return 500; }
+//     Pair get(std::int64_t index) const override { return {read_image(...), read_image(...)}; }
+//   };
+//
+//   for (auto& [image, mask] : data::DataLoader(Cells(), {.batch_size = 8})) ...
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/data/collate.h"
 
 namespace ferrite::data {
 
 enum class Split : std::uint8_t { train, test };
-
-struct Sample {
-  Tensor input;
-  Tensor label;
-};
-
-/// Samples along a new first dimension; reads as `auto& [images, labels]`.
-struct Batch {
-  Tensor inputs;
-  Tensor labels;
-
-  std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
-};
 
 /// The seed of random transforms: a sample's numbers depend on the seed, the epoch and its index,
 /// never on the order or the thread in which samples are fetched.
@@ -38,61 +36,204 @@ struct Epoch {
   Generator generator(std::int64_t index) const;
 };
 
-/// Indexed samples. Loaders call get() and get_batch() from several threads at once.
-class Dataset {
+/// Indexed samples of any type.
+class AnyDataset {
  public:
-  virtual ~Dataset() = default;
-
+  virtual ~AnyDataset() = default;
   virtual std::int64_t size() const = 0;
+};
+
+/// Indexed samples of type S: a tensor, a struct of tensors, a tuple, a map, a vector or a nest of
+/// these (data/collate.h); of any other type with a loader that is given a function to make
+/// batches. Loaders call the functions from several threads at once.
+template <class S>
+class DatasetOf : public AnyDataset {
+ public:
   /// Sample `index` of 0..size()-1; IndexError outside. Random transforms use Epoch{}. The tensors
   /// may share the data set's memory: clone them before changing them.
-  virtual Sample get(std::int64_t index) const = 0;
+  virtual S get(std::int64_t index) const = 0;
+  /// The same, with the random numbers of an epoch. RandomDatasetOf implements both.
+  virtual S get_in(std::int64_t index, const Epoch&) const { return get(index); }
   /// Samples at `indices`, at least one, stacked in that order. The default stacks the results of
-  /// get(); data sets that can copy a batch at once, or that have random transforms, override it.
-  virtual Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const;
+  /// get_in(); data sets that can copy a batch at once override it.
+  virtual BatchOf<S> get_batch(std::span<const std::int64_t> indices,
+                               const Epoch& epoch = {}) const {
+    if constexpr (impl::Stackable<S>)
+      return impl::collate(get_samples(indices, epoch), indices);
+    else
+      return get_samples(indices, epoch);
+  }
+
+ private:
+  std::vector<S> get_samples(std::span<const std::int64_t> indices, const Epoch& epoch) const {
+    std::vector<S> samples;
+    samples.reserve(indices.size());
+    for (const std::int64_t i : indices) samples.push_back(get_in(i, epoch));
+    return samples;
+  }
 };
+
+/// What most data sets for classification and regression are.
+using Dataset = DatasetOf<Sample>;
+
+/// A data set whose samples are drawn, by random transforms for instance.
+template <class S>
+class RandomDatasetOf : public DatasetOf<S> {
+ public:
+  /// Sample `index`, with numbers from `random` alone: results then depend on the seed, the epoch
+  /// and the index, and not on the number of workers.
+  virtual S get_random(std::int64_t index, Generator& random) const = 0;
+
+  S get(std::int64_t index) const override { return get_in(index, Epoch{}); }
+  S get_in(std::int64_t index, const Epoch& epoch) const override {
+    Generator random = epoch.generator(index);
+    return get_random(index, random);
+  }
+};
+using RandomDataset = RandomDatasetOf<Sample>;
+
+extern template class DatasetOf<Sample>;
+extern template class RandomDatasetOf<Sample>;
 
 /// Throws IndexError unless 0 <= index < size.
 void check_index(std::int64_t index, std::int64_t size, std::string_view op);
 
-/// Copies host tensors of one shape and dtype (ShapeError, DTypeError) along a new first dimension.
-Tensor stack(std::span<const Tensor> tensors);
-
 /// The rows `indices` of a host tensor [N, ...], copied into a new one; IndexError.
 Tensor gather_rows(const Tensor& tensor, std::span<const std::int64_t> indices);
 
-/// Rows of tensors: sample i is inputs[i] and labels[i]. ShapeError unless both have the same first
-/// size; DeviceError unless both are on the cpu.
-class TensorDataset : public Dataset {
- public:
-  TensorDataset(const Tensor& inputs, const Tensor& labels);
+namespace impl {
 
-  std::int64_t size() const override { return inputs_.size(0); }
-  Sample get(std::int64_t index) const override;
-  Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
+// Only their types: the samples of a data set, or of one that is shared.
+template <class S>
+S sample_of(const DatasetOf<S>&);
+template <class D>
+auto sample_of(const std::shared_ptr<D>& dataset) -> decltype(sample_of(*dataset));
+
+/// Row `index` of a tensor, as a view; an undefined tensor has undefined rows.
+Tensor row_of(const Tensor& tensor, std::int64_t index);
+/// `tensors`, dense and on the host, all with the same first size, which is returned. Undefined
+/// ones are left out. ShapeError, DeviceError; ValueError if there is none.
+std::int64_t make_rows(std::span<Tensor* const> tensors);
+
+}  // namespace impl
+
+/// A data set, or a shared_ptr to one; and the type of its samples.
+template <class D>
+concept IsDataset = requires(const D& d) {
+  impl::sample_of(d);
+};
+template <IsDataset D>
+using SampleOf = decltype(impl::sample_of(std::declval<const D&>()));
+
+namespace impl {
+
+/// A shared_ptr as it is; a data set is copied, which is cheap for those of this library. `op` is
+/// for errors: ValueError for null.
+template <IsDataset D>
+std::shared_ptr<const DatasetOf<SampleOf<D>>> shared_dataset(D dataset, std::string_view op) {
+  if constexpr (requires { typename D::element_type; }) {
+    FERRITE_CHECK(dataset != nullptr, ValueError, op, "expected a data set, got null");
+    return dataset;
+  } else {
+    return std::make_shared<D>(std::move(dataset));
+  }
+}
+
+}  // namespace impl
+
+/// Rows of tensors: sample i is row i of each.
+///
+///   TensorDataset(inputs, labels)          samples (input, label), batches (inputs, labels)
+///   TensorDataset(x)                       samples and batches are tensors
+///   TensorDataset(a, b, c)                 tuples
+///   TensorDataset(Pair{images, masks})     structs
+///
+/// ShapeError unless all have the same first size; DeviceError unless they are on the cpu.
+template <class S>
+class TensorDataset : public DatasetOf<S> {
+  static_assert(std::same_as<S, Sample> || std::same_as<S, BatchOf<S>>,
+                "the members of a sample have to be tensors");
+
+ public:
+  explicit TensorDataset(BatchOf<S> whole) : whole_(std::move(whole)) {
+    std::vector<Tensor*> tensors;
+    impl::each_tensor(whole_, [&](Tensor& t) { tensors.push_back(&t); });
+    size_ = impl::make_rows(tensors);
+  }
+  template <class... More>
+  requires(sizeof...(More) > 0 && (std::convertible_to<More, Tensor> && ...))
+      TensorDataset(const Tensor& first, const More&... more)
+      : TensorDataset(BatchOf<S>{first, more...}) {}
+
+  std::int64_t size() const override { return size_; }
+  S get(std::int64_t index) const override {
+    check_index(index, size_, "tensor_dataset");
+    const auto row = [&](Tensor& t) { t = impl::row_of(t, index); };
+    if constexpr (std::same_as<S, Sample>) {
+      return {impl::row_of(whole_.inputs, index), impl::row_of(whole_.labels, index)};
+    } else {
+      S sample = whole_;
+      impl::each_tensor(sample, row);
+      return sample;
+    }
+  }
+  BatchOf<S> get_batch(std::span<const std::int64_t> indices, const Epoch& = {}) const override {
+    BatchOf<S> batch = whole_;
+    impl::each_tensor(batch, [&](Tensor& t) {
+      if (t.defined()) t = gather_rows(t, indices);
+    });
+    return batch;
+  }
 
  private:
-  Tensor inputs_, labels_;
+  BatchOf<S> whole_;
+  std::int64_t size_ = 0;
 };
+TensorDataset(Tensor)->TensorDataset<Tensor>;
+TensorDataset(Tensor, Tensor)->TensorDataset<Sample>;
+template <std::same_as<Tensor>... More>
+TensorDataset(Tensor, Tensor, Tensor, More...)
+    -> TensorDataset<std::tuple<Tensor, Tensor, Tensor, More...>>;
+template <class S>
+requires(!std::same_as<S, Tensor>) TensorDataset(S)
+->TensorDataset<S>;
 
 /// The samples of another data set at chosen indices, e.g. to hold out a part for validation.
-class Subset : public Dataset {
+template <class S>
+class Subset : public DatasetOf<S> {
  public:
-  /// IndexError if an index is outside `dataset`.
-  Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices);
-  /// Copies the data set, like DataLoader.
-  template <std::derived_from<Dataset> D>
+  /// From a data set, which is copied, or a shared_ptr to one. IndexError if an index is outside.
+  template <IsDataset D>
   Subset(D dataset, std::vector<std::int64_t> indices)
-      : Subset(std::shared_ptr<const Dataset>(std::make_shared<D>(std::move(dataset))),
-               std::move(indices)) {}
+      : dataset_(impl::shared_dataset(std::move(dataset), "subset")), indices_(std::move(indices)) {
+    for (const std::int64_t i : indices_) check_index(i, dataset_->size(), "subset");
+  }
+
+  const std::vector<std::int64_t>& indices() const { return indices_; }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
-  Sample get(std::int64_t index) const override;
-  Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
+  S get(std::int64_t index) const override { return dataset_->get(original(index)); }
+  S get_in(std::int64_t index, const Epoch& epoch) const override {
+    return dataset_->get_in(original(index), epoch);
+  }
+  BatchOf<S> get_batch(std::span<const std::int64_t> indices,
+                       const Epoch& epoch = {}) const override {
+    std::vector<std::int64_t> originals;
+    originals.reserve(indices.size());
+    for (const std::int64_t i : indices) originals.push_back(original(i));
+    return dataset_->get_batch(originals, epoch);
+  }
 
  private:
-  std::shared_ptr<const Dataset> dataset_;
+  std::int64_t original(std::int64_t index) const {
+    check_index(index, size(), "subset");
+    return indices_[static_cast<std::size_t>(index)];
+  }
+
+  std::shared_ptr<const DatasetOf<S>> dataset_;
   std::vector<std::int64_t> indices_;
 };
+template <IsDataset D>
+Subset(D, std::vector<std::int64_t>) -> Subset<SampleOf<D>>;
 
 }  // namespace ferrite::data

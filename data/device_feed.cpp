@@ -1,5 +1,6 @@
 #include "ferrite/data/device_feed.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -14,11 +15,6 @@ namespace {
 
 bool is_on(const Device& device, const Tensor& t) { return t.defined() && t.device() == device; }
 
-Tensor staged(const Tensor& t, const Device& device) {
-  if (!t.defined() || is_on(device, t)) return t;
-  return device.is_cuda() ? pinned(t) : host_contiguous(t, "data_loader");
-}
-
 Tensor memory_for(const Tensor& t, const Device& device) {
   return t.defined() ? empty(t.shape(), {.dtype = t.dtype(), .device = device}) : t;
 }
@@ -28,28 +24,30 @@ bool fits(const Tensor& memory, const Tensor& t) {
   return memory.dtype() == t.dtype() && memory.shape() == t.shape();
 }
 
-void record(const Batch& batch, const Stream& stream) {
-  for (const Tensor* t : {&batch.inputs, &batch.labels})
-    if (t->defined()) t->storage()->record_stream(stream);
+void record(const std::vector<Tensor>& batch, const Stream& stream) {
+  for (const Tensor& t : batch)
+    if (t.defined()) t.storage()->record_stream(stream);
 }
 
 }  // namespace
 
-Batch staged(const Batch& batch, const Device& device) {
-  return {staged(batch.inputs, device), staged(batch.labels, device)};
+Tensor staged(const Tensor& t, const Device& device) {
+  if (!t.defined() || is_on(device, t)) return t;
+  return device.is_cuda() ? pinned(t) : host_contiguous(t, "data_loader");
 }
 
 DeviceFeed::~DeviceFeed() {
   if (sent_) record(sent_->batch, stream_);
 }
 
-DeviceFeed::Landing DeviceFeed::allot(const Batch& like) const {
+DeviceFeed::Landing DeviceFeed::allot(std::span<Tensor* const> like) const {
   const Device& device = stream_.device();
-  Batch memory{memory_for(like.inputs, device), memory_for(like.labels, device)};
+  std::vector<Tensor> memory;
+  for (const Tensor* t : like) memory.push_back(memory_for(*t, device));
   return {std::move(memory), current_stream(device).impl()->record(Timing::none)};
 }
 
-void DeviceFeed::reserve(const Batch& like) { reserved_ = allot(like); }
+void DeviceFeed::reserve(std::span<Tensor* const> like) { reserved_ = allot(like); }
 
 /// A tensor that is on the device already replaces its reserved memory.
 void DeviceFeed::copy(Tensor& to, const Tensor& from) const {
@@ -70,15 +68,16 @@ void DeviceFeed::copy(Tensor& to, const Tensor& from) const {
     });
 }
 
-void DeviceFeed::send(const Batch& batch) {
+void DeviceFeed::send(std::span<Tensor* const> batch) {
   std::optional<Landing> landing = std::exchange(reserved_, std::nullopt);
-  if (!landing || !fits(landing->batch.inputs, batch.inputs) ||
-      !fits(landing->batch.labels, batch.labels))
-    landing = allot(batch);
+  const auto all_fit = [&](const std::vector<Tensor>& memory) {
+    return std::ranges::equal(memory, batch,
+                              [](const Tensor& m, const Tensor* t) { return fits(m, *t); });
+  };
+  if (!landing || !all_fit(landing->batch)) landing = allot(batch);
   stream_.impl()->wait(landing->over);
   try {
-    copy(landing->batch.inputs, batch.inputs);
-    copy(landing->batch.labels, batch.labels);
+    for (std::size_t i = 0; i < batch.size(); ++i) copy(landing->batch[i], *batch[i]);
     landing->over = stream_.impl()->record(Timing::none);
   } catch (...) {
     record(landing->batch, stream_);  // the first copy may be running
@@ -87,13 +86,12 @@ void DeviceFeed::send(const Batch& batch) {
   sent_ = std::move(landing);
 }
 
-Batch DeviceFeed::receive() {
+void DeviceFeed::receive(std::span<Tensor* const> batch) {
   const Stream current = current_stream(stream_.device());
   current.impl()->wait(sent_->over);
   record(sent_->batch, current);
-  Batch batch = std::move(sent_->batch);
+  for (std::size_t i = 0; i < batch.size(); ++i) *batch[i] = std::move(sent_->batch[i]);
   sent_.reset();
-  return batch;
 }
 
 }  // namespace ferrite::data

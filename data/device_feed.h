@@ -8,17 +8,21 @@
 
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "ferrite/core/stream.h"
-#include "ferrite/data/dataset.h"
+#include "ferrite/core/tensor.h"
 
 namespace ferrite::data {
 
-/// `batch` in the form that DeviceFeed takes: dense rows on the host, in page-locked memory if
-/// `device` is a CUDA device. Tensors that are on `device` stay as they are. Thread-safe.
-Batch staged(const Batch& batch, const Device& device);
+/// A tensor of a batch in the form that DeviceFeed takes: dense rows on the host, in page-locked
+/// memory if `device` is a CUDA device. Tensors that are on `device`, and undefined ones, stay as
+/// they are. Thread-safe.
+Tensor staged(const Tensor& tensor, const Device& device);
 
-/// Not thread-safe; "current stream" means that of the calling thread for the device.
+/// A batch is its tensors. Not thread-safe; "current stream" means that of the calling thread for
+/// the device.
 class DeviceFeed {
  public:
   /// Copies run on `stream`, which must not be the host's inline one.
@@ -30,23 +34,23 @@ class DeviceFeed {
 
   /// Reserves memory for a batch like this one: the next send() then waits only for the work that
   /// the current stream holds now.
-  void reserve(const Batch& like);
+  void reserve(std::span<Tensor* const> like);
   /// Queues the copy of a staged batch, one at a time. After OutOfMemoryError nothing is queued.
-  void send(const Batch& batch);
+  void send(std::span<Tensor* const> batch);
   bool has_sent() const { return sent_.has_value(); }
-  /// The batch of the last send(), on the device. The current stream waits for the copy, the host
-  /// does not.
-  Batch receive();
+  /// Replaces `batch` by that of the last send(), on the device. The current stream waits for the
+  /// copy, the host does not.
+  void receive(std::span<Tensor* const> batch);
 
  private:
   using Mark = std::shared_ptr<ferrite::detail::Mark>;
   /// Memory and its dependencies: the copy waits for its earlier use, the consumer for the copy.
   struct Landing {
-    Batch batch;
+    std::vector<Tensor> batch;
     Mark over;
   };
 
-  Landing allot(const Batch& like) const;
+  Landing allot(std::span<Tensor* const> like) const;
   void copy(Tensor& to, const Tensor& from) const;
 
   const Stream stream_;

@@ -112,10 +112,9 @@ Tensor ImageDataset::image(std::int64_t index) const {
   return geometry::apply(images_, geometry::select(images_, 0, index));
 }
 
-Sample ImageDataset::get(std::int64_t index) const {
+Sample ImageDataset::get_random(std::int64_t index, Generator& random) const {
   check_index(index, size(), "image_dataset");
   draw(index);
-  Generator random = Epoch{}.generator(index);
   return {transform_(image(index), random),
           geometry::apply(labels_, geometry::select(labels_, 0, index))};
 }

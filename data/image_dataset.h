@@ -19,7 +19,7 @@ namespace ferrite::data {
 /// Samples are (transform(image), label): the image float32 [C, H, W] unless the transform changes
 /// that, the label int64. If a transform ends in ToTensor and Normalize, the two are replaced by
 /// one table look-up per value, with identical bits.
-class ImageDataset : public Dataset {
+class ImageDataset : public RandomDataset {
  public:
   /// `images` uint8 [N, C, H, W], `labels` int64 [N], one name per class. ShapeError, DTypeError;
   /// ValueError if a label is not below the number of classes.
@@ -27,7 +27,7 @@ class ImageDataset : public Dataset {
                const Transform& transform = ToTensor());
 
   std::int64_t size() const override { return images_.size(0); }
-  Sample get(std::int64_t index) const override;
+  Sample get_random(std::int64_t index, Generator& random) const override;
   Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
 
   /// All images, uint8 [N, C, H, W], before the transform.

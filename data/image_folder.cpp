@@ -138,8 +138,7 @@ Tensor ImageFolder::image(std::int64_t index) const {
   return image;
 }
 
-Sample ImageFolder::get(std::int64_t index) const {
-  Generator random = Epoch{}.generator(index);
+Sample ImageFolder::get_random(std::int64_t index, Generator& random) const {
   return {transform_(image(index), random),
           label_tensor({&(*samples_)[static_cast<std::size_t>(index)].label, 1}, Shape())};
 }

@@ -38,7 +38,7 @@ struct ImageFolderOptions {
 /// are all files below those (links are followed) that end in .png, .jpg or .jpeg, in upper or
 /// lower case, ordered by folder, then by name; other files are ignored. Samples are
 /// (transform(image), label): the label int64. Copies share the cache.
-class ImageFolder : public Dataset {
+class ImageFolder : public RandomDataset {
  public:
   struct File {
     std::filesystem::path path;
@@ -52,7 +52,7 @@ class ImageFolder : public Dataset {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_->size()); }
   /// IoError naming the file if it cannot be read as an image.
-  Sample get(std::int64_t index) const override;
+  Sample get_random(std::int64_t index, Generator& random) const override;
   /// As above; ShapeError, naming two files, if transformed images differ in size.
   Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;
 

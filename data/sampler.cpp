@@ -1,6 +1,7 @@
 #include "ferrite/data/sampler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "ferrite/core/generator.h"
@@ -91,6 +92,70 @@ std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const {
   return order;
 }
 
+// ---- WeightedRandomSampler
+
+WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
+                                             const WeightedRandomSamplerOptions& options)
+    : weights_(std::move(weights)),
+      num_samples_(num_samples),
+      replacement_(options.replacement),
+      seed_(options.seed ? *options.seed : default_seed()) {
+  check_size(num_samples, "weighted_random_sampler");
+  std::int64_t positive = 0;
+  double sum = 0;
+  for (const double w : weights_) {
+    FERRITE_CHECK(w >= 0 && std::isfinite(sum += w), ValueError, "weighted_random_sampler",
+                  "expected finite weights of 0 or more, got {}", w);
+    positive += w > 0 ? 1 : 0;
+  }
+  FERRITE_CHECK(num_samples == 0 || positive > 0, ValueError, "weighted_random_sampler",
+                "expected a weight above 0, got none in {}", weights_.size());
+  FERRITE_CHECK(replacement_ || num_samples <= positive, ValueError, "weighted_random_sampler",
+                "cannot draw {} samples without replacement from {} of weights above 0",
+                num_samples, positive);
+}
+
+std::vector<std::int64_t> WeightedRandomSampler::order(std::int64_t epoch) const {
+  Generator random = epoch_generator(seed_, epoch);
+  const auto n = static_cast<std::size_t>(num_samples_);
+  std::vector<std::int64_t> order;
+  order.reserve(n);
+  if (replacement_) {
+    std::vector<double> sums(weights_.size());
+    std::inclusive_scan(weights_.begin(), weights_.end(), sums.begin());
+    for (std::size_t i = 0; i < n; ++i) {
+      // Rounding may give the sum itself: then the last index that has a weight.
+      const double at = random.next_double() * sums.back();
+      const auto found = at < sums.back() ? std::ranges::upper_bound(sums, at)
+                                          : std::ranges::lower_bound(sums, sums.back());
+      order.push_back(found - sums.begin());
+    }
+    return order;
+  }
+  // The largest of u^(1/w), by their logarithms; each index takes one number, whatever its weight.
+  std::vector<std::pair<double, std::int64_t>> keys;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const double u = 1 - random.next_double();  // above 0
+    if (weights_[i] > 0)
+      keys.emplace_back(-std::log(u) / weights_[i], static_cast<std::int64_t>(i));
+  }
+  std::ranges::sort(keys);
+  for (std::size_t i = 0; i < n; ++i) order.push_back(keys[i].second);
+  return order;
+}
+
+// ---- SubsetRandomSampler
+
+SubsetRandomSampler::SubsetRandomSampler(std::vector<std::int64_t> indices,
+                                         std::optional<std::uint64_t> seed)
+    : indices_(std::move(indices)), seed_(seed ? *seed : default_seed()) {}
+
+std::vector<std::int64_t> SubsetRandomSampler::order(std::int64_t epoch) const {
+  std::vector<std::int64_t> order = epoch_generator(seed_, epoch).permutation(size());
+  for (std::int64_t& index : order) index = indices_[static_cast<std::size_t>(index)];
+  return order;
+}
+
 // ---- DistributedSampler
 
 DistributedSampler::DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options)
@@ -128,28 +193,29 @@ std::int64_t count_batches(std::int64_t samples, std::int64_t batch_size, LastBa
   return samples / batch_size + (last == LastBatch::keep && samples % batch_size > 0 ? 1 : 0);
 }
 
-BatchSampler::BatchSampler(std::shared_ptr<Sampler> sampler, std::int64_t batch_size,
-                           LastBatch last)
+BatchSampler::BatchSampler(Given<Sampler> sampler, std::int64_t batch_size, LastBatch last)
     : sampler_(std::move(sampler)), batch_size_(batch_size), last_(last) {
-  FERRITE_CHECK(sampler_ != nullptr, ValueError, "batch_sampler", "expected a sampler, got null");
+  FERRITE_CHECK(sampler_, ValueError, "batch_sampler", "expected a sampler, got none");
   FERRITE_CHECK(batch_size > 0, ValueError, "batch_sampler",
                 "expected a batch size of 1 or more, got {}", batch_size);
 }
 
 std::int64_t BatchSampler::size() const {
-  return count_batches(sampler_->size(), batch_size_, last_);
+  return sampler_ ? count_batches(sampler_->size(), batch_size_, last_) : 0;
 }
 
-std::vector<std::int64_t> BatchSampler::next() {
-  std::vector<std::int64_t> batch;
-  while (static_cast<std::int64_t>(batch.size()) < batch_size_) {
-    const std::optional<std::int64_t> index = sampler_->next();
-    if (!index) break;
-    batch.push_back(*index);
+std::vector<std::vector<std::int64_t>> BatchSampler::batches(std::int64_t epoch) const {
+  if (!sampler_) return {};
+  const std::vector<std::int64_t> order = sampler_->order(epoch);
+  const auto step = static_cast<std::size_t>(batch_size_);
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::size_t at = 0; at < order.size(); at += step) {
+    const std::size_t end = std::min(at + step, order.size());
+    if (end - at < step && last_ == LastBatch::drop) break;
+    all.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(at),
+                     order.begin() + static_cast<std::ptrdiff_t>(end));
   }
-  if (last_ == LastBatch::drop && static_cast<std::int64_t>(batch.size()) < batch_size_)
-    batch.clear();
-  return batch;
+  return all;
 }
 
 }  // namespace ferrite::data

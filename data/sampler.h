@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -40,6 +41,26 @@ class Sampler {
   std::optional<std::vector<std::int64_t>> order_;  // order of epoch_, computed on first use
 };
 
+/// A sampler of any kind, for options: one by value, which is copied, a shared_ptr to one, or none.
+template <class Base>
+class Given {
+ public:
+  Given() = default;
+  Given(std::nullptr_t) {}
+  template <std::derived_from<Base> T>
+  Given(T value) : value_(std::make_shared<const T>(std::move(value))) {}
+  template <class T>
+  requires std::convertible_to<const T*, const Base*> Given(std::shared_ptr<T> value)
+      : value_(std::move(value)) {}
+
+  explicit operator bool() const { return value_ != nullptr; }
+  const Base* operator->() const { return value_.get(); }
+  const Base& operator*() const { return *value_; }
+
+ private:
+  std::shared_ptr<const Base> value_;
+};
+
 /// The seed of manual_seed(), the default of samplers and loaders.
 std::uint64_t default_seed();
 
@@ -55,9 +76,10 @@ class SequentialSampler : public Sampler {
 };
 
 struct RandomSamplerOptions {
-  bool replacement = false;                 ///< draw each index independently
-  std::optional<std::int64_t> num_samples;  ///< with replacement: how many to draw; default: size
-  std::optional<std::uint64_t> seed;        ///< default: default_seed()
+  bool replacement = false;  ///< draw each index independently
+  std::optional<std::int64_t> num_samples =
+      {};                                  ///< with replacement: how many to draw; default: size
+  std::optional<std::uint64_t> seed = {};  ///< default: default_seed()
 };
 
 /// A new permutation every epoch, or indices drawn with replacement. ValueError for num_samples
@@ -71,6 +93,43 @@ class RandomSampler : public Sampler {
  private:
   std::int64_t size_, num_samples_;
   bool replacement_;
+  std::uint64_t seed_;
+};
+
+struct WeightedRandomSamplerOptions {
+  bool replacement = true;                 ///< draw each index independently
+  std::optional<std::uint64_t> seed = {};  ///< default: default_seed()
+};
+
+/// Indices drawn with probabilities in proportion to their weights, e.g. to see rare classes as
+/// often as others; num_samples of them per epoch. Without replacement no index comes twice
+/// (Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006). ValueError unless the
+/// weights are finite and 0 or above, and enough of them above 0.
+class WeightedRandomSampler : public Sampler {
+ public:
+  WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
+                        const WeightedRandomSamplerOptions& options = {});
+  std::int64_t size() const override { return num_samples_; }
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::vector<double> weights_;
+  std::int64_t num_samples_;
+  bool replacement_;
+  std::uint64_t seed_;
+};
+
+/// These indices, in a new order every epoch.
+class SubsetRandomSampler : public Sampler {
+ public:
+  /// Seed: default_seed() unless given.
+  explicit SubsetRandomSampler(std::vector<std::int64_t> indices,
+                               std::optional<std::uint64_t> seed = {});
+  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  std::vector<std::int64_t> order(std::int64_t epoch) const override;
+
+ private:
+  std::vector<std::int64_t> indices_;
   std::uint64_t seed_;
 };
 
@@ -106,29 +165,26 @@ class DistributedSampler : public Sampler {
 
 enum class LastBatch : std::uint8_t { keep, drop };
 
-/// Groups the indices of a sampler.
+/// Which indices make a batch: those of a sampler in turn, or, overridden, any.
 class BatchSampler {
  public:
-  /// ValueError for a batch size below 1 or a null sampler.
-  BatchSampler(std::shared_ptr<Sampler> sampler, std::int64_t batch_size,
-               LastBatch last = LastBatch::keep);
-  template <std::derived_from<Sampler> S>
-  BatchSampler(S sampler, std::int64_t batch_size, LastBatch last = LastBatch::keep)
-      : BatchSampler(std::make_shared<S>(std::move(sampler)), batch_size, last) {}
+  /// ValueError for a batch size below 1 or no sampler.
+  BatchSampler(Given<Sampler> sampler, std::int64_t batch_size, LastBatch last = LastBatch::keep);
+  virtual ~BatchSampler() = default;
 
   /// Number of batches per epoch.
-  std::int64_t size() const;
-  /// The next batch; empty at the end of the epoch.
-  std::vector<std::int64_t> next();
+  virtual std::int64_t size() const;
+  /// The batches of an epoch, none of them empty; a pure function of its number.
+  virtual std::vector<std::vector<std::int64_t>> batches(std::int64_t epoch) const;
 
-  void set_epoch(std::int64_t epoch) { sampler_->set_epoch(epoch); }
-  StateDict state_dict() const { return sampler_->state_dict(); }
-  void load_state_dict(const StateDict& state) { sampler_->load_state_dict(state); }
+ protected:
+  /// For classes that override both functions.
+  BatchSampler() = default;
 
  private:
-  std::shared_ptr<Sampler> sampler_;
-  std::int64_t batch_size_;
-  LastBatch last_;
+  Given<Sampler> sampler_;
+  std::int64_t batch_size_ = 1;
+  LastBatch last_ = LastBatch::keep;
 };
 
 /// Number of batches of `batch_size` in `samples`.

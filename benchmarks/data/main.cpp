@@ -53,7 +53,7 @@ std::shared_ptr<const data::Dataset> open(const Options& options) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(options.samples));
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
   const Batch floats = images.get_batch(all);
-  return std::make_shared<TensorDataset>(floats.inputs, floats.labels);
+  return std::make_shared<TensorDataset<data::Sample>>(floats.inputs, floats.labels);
 }
 
 double processor_seconds() {
@@ -69,7 +69,7 @@ struct Epoch {
   Tensor batch;
 };
 
-Epoch run_epoch(data::DataLoader& loader) {
+Epoch run_epoch(data::DataLoader<>& loader) {
   Epoch epoch;
   for (auto& [images, labels] : loader) {
     epoch.images += labels.size(0);
@@ -78,7 +78,7 @@ Epoch run_epoch(data::DataLoader& loader) {
   return epoch;
 }
 
-nlohmann::json measure(data::DataLoader& loader, double at_least) {
+nlohmann::json measure(data::DataLoader<>& loader, double at_least) {
   using Clock = std::chrono::steady_clock;
   const double processor = processor_seconds();
   const Clock::time_point start = Clock::now();
@@ -103,7 +103,7 @@ nlohmann::json measure(data::DataLoader& loader, double at_least) {
 void serve(const Options& options) {
   data::DataLoader loader(
       open(options),
-      {.batch_size = options.batch, .shuffle = true, .workers = options.workers, .seed = 0});
+      {.batch_size = options.batch, .shuffle = true, .num_workers = options.workers, .seed = 0});
   run_epoch(loader);
   bench::answer({{"ready", true},
                  {"framework", "Ferrite"},

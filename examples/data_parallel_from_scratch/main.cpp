@@ -131,7 +131,7 @@ std::vector<Tensor> train_batch(const Tensor& images, const Tensor& labels,
 // The rest is as with one device. Since all copies are equal, the first is the one that is
 // evaluated.
 
-double evaluate_accuracy(const Params& params, data::DataLoader& loader, const Device& device) {
+double evaluate_accuracy(const Params& params, data::DataLoader<>& loader, const Device& device) {
   const NoGradGuard guard;
   metrics::Accuracy accuracy(device);
   for (auto& [images, labels] : loader)
@@ -155,8 +155,9 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
            const Options& options) {
   manual_seed(options.data.seed);  // the same parameters and batches for any number of devices
   data::DataLoader train_loader(
-      data.train, {.batch_size = batch_size, .shuffle = true, .workers = 1, .pin_memory = true});
-  data::DataLoader test_loader(data.test, {.batch_size = 1000, .workers = 1});
+      data.train,
+      {.batch_size = batch_size, .shuffle = true, .num_workers = 1, .pin_memory = true});
+  data::DataLoader test_loader(data.test, {.batch_size = 1000, .num_workers = 1});
   std::vector<Device> devices;
   for (int i = 0; i < num_devices; ++i) devices.push_back(device_number(i, options.device));
   const Params params = initial_params();

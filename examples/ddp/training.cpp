@@ -41,20 +41,19 @@ class ConvNet : public nn::Cloneable<ConvNet> {
 
 /// This rank's share of a data set. Every rank gets equally many training samples, and each test
 /// sample is processed once.
-data::DataLoader share_of(const std::shared_ptr<data::Dataset>& set, data::Split split,
-                          const Options& options, const Device& device) {
+data::DataLoader<> share_of(const std::shared_ptr<data::Dataset>& set, data::Split split,
+                            const Options& options, const Device& device) {
   const bool training = split == data::Split::train;
   const data::DistributedSamplerOptions share{.rank = parallel::get_rank(),
                                               .world_size = parallel::get_world_size(),
                                               .shuffle = training,
                                               .seed = options.seed,
                                               .pad = training};
-  return data::DataLoader(
-      set, {.batch_size = *options.batch_size,
-            .workers = options.workers,
-            .seed = options.seed,
-            .device = device,
-            .sampler = std::make_shared<data::DistributedSampler>(set->size(), share)});
+  return data::DataLoader(set, {.batch_size = *options.batch_size,
+                                .num_workers = options.workers,
+                                .seed = options.seed,
+                                .device = device,
+                                .sampler = data::DistributedSampler(set->size(), share)});
 }
 
 double learning_rate(const Options& options) {
@@ -181,7 +180,7 @@ class Run {
   const bool writes_ = parallel::get_rank() == 0;
   Report report_;
   Splits data_;
-  data::DataLoader train_loader_, test_loader_;
+  data::DataLoader<> train_loader_, test_loader_;
   ConvNet net_;
   std::unique_ptr<DDP> ddp_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -26,20 +26,18 @@ using namespace ferrite;
 
 /// A loader of this rank's share: for training, of a shuffled order; for evaluation, of the data
 /// set in order, without duplicates.
-data::DataLoader loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
-                           const examples::Options& options, const Device& device) {
-  return data::DataLoader(
-      dataset, {.batch_size = *options.batch_size,
-                .workers = options.workers,
-                .seed = options.seed,
-                .device = device,
-                .sampler = std::make_shared<data::DistributedSampler>(
-                    dataset->size(),
-                    data::DistributedSamplerOptions{.rank = parallel::get_rank(),
-                                                    .world_size = parallel::get_world_size(),
-                                                    .shuffle = training,
-                                                    .seed = options.seed,
-                                                    .pad = training})});
+data::DataLoader<> loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
+                             const examples::Options& options, const Device& device) {
+  return data::DataLoader(dataset, {.batch_size = *options.batch_size,
+                                    .num_workers = options.workers,
+                                    .seed = options.seed,
+                                    .device = device,
+                                    .sampler = data::DistributedSampler(
+                                        dataset->size(), {.rank = parallel::get_rank(),
+                                                          .world_size = parallel::get_world_size(),
+                                                          .shuffle = training,
+                                                          .seed = options.seed,
+                                                          .pad = training})});
 }
 
 class Run {
@@ -58,7 +56,7 @@ class Run {
   const bool first_ = parallel::get_rank() == 0;  // it prints, and writes snapshots
   const Device device_;
   examples::Splits data_;
-  data::DataLoader train_loader_, test_loader_;
+  data::DataLoader<> train_loader_, test_loader_;
   nn::LeNet5 model_;
   std::optional<parallel::DistributedDataParallel<nn::LeNet5>> ddp_;
   std::optional<optim::SGD> sgd_;

@@ -65,7 +65,7 @@ nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer
 
 /// Runs all epochs; returns the last test accuracy.
 double train_epochs(const Run& run, nn::Module& model, examples::Trainer& trainer,
-                    data::DataLoader& train_loader, data::DataLoader& test_loader,
+                    data::DataLoader<>& train_loader, data::DataLoader<>& test_loader,
                     metrics::ConfusionMatrix& confusion, examples::Report& report) {
   examples::Metrics test;
   for (std::int64_t epoch = 1; !trainer.finished(); ++epoch) {
@@ -94,11 +94,11 @@ void train(const Run& run) {
   const examples::Splits data = examples::open_dataset(run.options);
   data::DataLoader train_loader(data.train, {.batch_size = run.recipe.batch_size,
                                              .shuffle = true,
-                                             .workers = run.options.workers,
+                                             .num_workers = run.options.workers,
                                              .seed = run.options.seed,
                                              .device = run.device});
   data::DataLoader test_loader(
-      data.test, {.batch_size = 1000, .workers = run.options.workers, .device = run.device});
+      data.test, {.batch_size = 1000, .num_workers = run.options.workers, .device = run.device});
 
   const auto model = examples::make_model(run.options.model);
   model->to(run.device);

@@ -70,7 +70,7 @@ void Trainer::print_first_step() const {
   std::fflush(stdout);
 }
 
-Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
+Metrics Trainer::epoch(data::DataLoader<>& loader, const std::string& label) {
   const auto steps = std::min(loader.size(), schedule_.steps - steps_);
   metrics::ProgressBar progress(label, steps);
   const metrics::Timer timer;
@@ -111,7 +111,8 @@ Metrics Trainer::epoch(data::DataLoader& loader, const std::string& label) {
 
 // ---- Evaluation
 
-Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::ConfusionMatrix* confusion) {
+Metrics evaluate(nn::Module& model, data::DataLoader<>& loader,
+                 metrics::ConfusionMatrix* confusion) {
   NoGradGuard guard;
   model.eval();
   Meters meters(loader.options().device);

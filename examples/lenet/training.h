@@ -60,7 +60,7 @@ class Trainer {
 
   /// One pass over the data, or fewer steps if the schedule ends. ValueError if the loss is not
   /// finite.
-  Metrics epoch(ferrite::data::DataLoader& loader, const std::string& label);
+  Metrics epoch(ferrite::data::DataLoader<>& loader, const std::string& label);
   /// Counts every later step as a step of `profile`, unless that is null.
   void set_profile(std::unique_ptr<ferrite::profiler::Profile> profile) {
     profile_ = std::move(profile);
@@ -88,7 +88,7 @@ class Trainer {
 };
 
 /// `loader` must deliver its batches on the model's device.
-Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
+Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader<>& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
 }  // namespace examples

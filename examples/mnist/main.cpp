@@ -54,7 +54,7 @@ std::shared_ptr<data::Dataset> open_digits(const std::string& folder, data::Spli
   }
 }
 
-double train_epoch(nn::Module& net, data::DataLoader& loader, optim::Optimizer& optimizer) {
+double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer) {
   net.train();
   metrics::DeviceAverageMeter losses(loader.options().device);
   for (auto& [images, labels] : loader) {
@@ -67,7 +67,7 @@ double train_epoch(nn::Module& net, data::DataLoader& loader, optim::Optimizer& 
   return losses.value().avg();
 }
 
-double evaluate(nn::Module& net, data::DataLoader& loader) {
+double evaluate(nn::Module& net, data::DataLoader<>& loader) {
   const NoGradGuard no_grad;
   net.eval();
   metrics::Accuracy accuracy(loader.options().device);
@@ -92,8 +92,8 @@ int main(int argc, char** argv) try {
   const auto train = open_digits(folder, data::Split::train);
   const auto test = open_digits(folder, data::Split::test);
   data::DataLoader train_loader(
-      train, {.batch_size = 128, .shuffle = true, .workers = 1, .device = device});
-  data::DataLoader test_loader(test, {.batch_size = 1000, .workers = 1, .device = device});
+      train, {.batch_size = 128, .shuffle = true, .num_workers = 1, .device = device});
+  data::DataLoader test_loader(test, {.batch_size = 1000, .num_workers = 1, .device = device});
 
   Net net;
   net.to(device);

@@ -85,7 +85,7 @@ double speed_of(const Options& options, nn::Module& model, const Tensor& images,
   return static_cast<double>(images.size(0)) / seconds[seconds.size() / 2];
 }
 
-double accuracy_of(nn::Module& model, data::DataLoader& loader, const Device& device) {
+double accuracy_of(nn::Module& model, data::DataLoader<>& loader, const Device& device) {
   model.eval();
   const NoGradGuard no_grad;
   metrics::Accuracy accuracy(device);
@@ -115,11 +115,11 @@ void train(const Options& options, const std::vector<Device>& devices) {
                 *options.batch_size);
   data::DataLoader loader(data.train, {.batch_size = *options.batch_size,
                                        .shuffle = true,
-                                       .workers = options.workers,
+                                       .num_workers = options.workers,
                                        .drop_last = true,
                                        .seed = options.seed});
   data::DataLoader tests(data.test,
-                         {.batch_size = *options.batch_size, .workers = options.workers});
+                         {.batch_size = *options.batch_size, .num_workers = options.workers});
   const data::Batch first = *loader.begin();
   const auto classes = static_cast<std::int64_t>(data.classes.size());
   Network net = make_network(options, first.inputs[0], classes);

@@ -46,7 +46,7 @@ class Run {
   const bool writes_ = parallel::get_rank() == 0;  // only this rank writes files
   examples::Report report_;
   examples::Splits data_;
-  data::DataLoader train_loader_, test_loader_;
+  data::DataLoader<> train_loader_, test_loader_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::amp::Amp> amp_;
@@ -64,25 +64,23 @@ class Run {
 
 data::DataLoaderOptions loading(const examples::Options& options, const Device& device) {
   return {.batch_size = *options.batch_size,
-          .workers = options.workers,
+          .num_workers = options.workers,
           .seed = options.seed,
           .device = device};
 }
 
 /// This rank's share: equally many training images per rank, and each test image once.
-std::shared_ptr<const data::Sampler> share_of(const data::Dataset& set, data::Split split,
-                                              std::uint64_t seed) {
+data::DistributedSampler share_of(const data::Dataset& set, data::Split split, std::uint64_t seed) {
   const bool training = split == data::Split::train;
-  return std::make_shared<data::DistributedSampler>(
-      set.size(), data::DistributedSamplerOptions{.rank = parallel::get_rank(),
-                                                  .world_size = parallel::get_world_size(),
-                                                  .shuffle = training,
-                                                  .seed = seed,
-                                                  .pad = training});
+  return data::DistributedSampler(set.size(), {.rank = parallel::get_rank(),
+                                               .world_size = parallel::get_world_size(),
+                                               .shuffle = training,
+                                               .seed = seed,
+                                               .pad = training});
 }
 
-data::DataLoader make_loader(const std::shared_ptr<data::Dataset>& set, data::Split split,
-                             const examples::Options& options, const Device& device) {
+data::DataLoader<> make_loader(const std::shared_ptr<data::Dataset>& set, data::Split split,
+                               const examples::Options& options, const Device& device) {
   data::DataLoaderOptions loader = loading(options, device);
   if (split == data::Split::train) loader.batch_size *= options.accumulate;
   if (options.ddp)

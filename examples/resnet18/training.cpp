@@ -169,7 +169,7 @@ void Trainer::report_skipped(const std::string& label) {
       now.in_a_row);
 }
 
-Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader& loader,
+Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader<>& loader,
                        const std::function<void()>& after_step) {
   const std::string label = epoch_label(epoch, options_);
   const std::int64_t before = (epoch - 1) * steps_an_epoch_;  // steps before this epoch
@@ -225,7 +225,8 @@ void Trainer::show(metrics::ProgressBar& bar, const std::string& label, std::int
              device_use(training_.device));
 }
 
-Metrics evaluate(nn::Module& model, data::DataLoader& loader, metrics::ConfusionMatrix* confusion) {
+Metrics evaluate(nn::Module& model, data::DataLoader<>& loader,
+                 metrics::ConfusionMatrix* confusion) {
   const NoGradGuard guard;
   model.eval();
   const Device device = loader.options().device;

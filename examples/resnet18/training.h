@@ -58,7 +58,7 @@ class Trainer {
 
   /// Trains the rest of an epoch (the first is 1). `after_step` is called after each step.
   /// ValueError after too many consecutive skipped steps.
-  Metrics epoch(std::int64_t epoch, ferrite::data::DataLoader& loader,
+  Metrics epoch(std::int64_t epoch, ferrite::data::DataLoader<>& loader,
                 const std::function<void()>& after_step);
   /// All ranks must call these: before the state is saved, and after it was loaded.
   void before_save() { gather(); }
@@ -103,7 +103,7 @@ class Trainer {
 
 /// `loader` must deliver its batches on the model's device and, with several ranks, this rank's
 /// share of the samples; all ranks get the result over all shares. `confusion` may be null.
-Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader& loader,
+Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader<>& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
 }  // namespace examples

@@ -473,7 +473,8 @@ TEST_CASE("checkpoints: a loader's position is part of them") {
   const data::TensorDataset dataset(from_vector<float>(std::vector<float>(10), {10, 1}),
                                     from_vector(labels, {10}));
   const auto make = [&] {
-    return data::DataLoader(dataset, {.batch_size = 2, .shuffle = true, .workers = 2, .seed = 4});
+    return data::DataLoader(dataset,
+                            {.batch_size = 2, .shuffle = true, .num_workers = 2, .seed = 4});
   };
   data::DataLoader loader = make(), other = make();
   TrainingState state, again;

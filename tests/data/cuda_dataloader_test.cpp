@@ -61,7 +61,7 @@ Indices read(const Batch& batch) {
 }
 
 /// The labels of one epoch, with -1 after each batch.
-Indices run_epoch(DataLoader& loader) {
+Indices run_epoch(DataLoader<>& loader) {
   Indices all;
   for (const Batch& batch : loader) {
     CHECK(batch.inputs.device() == loader.options().device);
@@ -110,7 +110,7 @@ TEST_CASE("batches on a device are those on the host, whatever the number of wor
         DataLoaderOptions options{.batch_size = 4, .shuffle = true, .drop_last = drop_last};
         options.seed = 3;
         DataLoader on_host(numbers(23), options);
-        options.workers = workers;
+        options.num_workers = workers;
         options.device = device;
         DataLoader loader(numbers(23), options);
         for (int epoch = 0; epoch < 3; ++epoch) CHECK(run_epoch(loader) == run_epoch(on_host));
@@ -125,12 +125,12 @@ TEST_CASE("the stream that gets a batch waits for its copy") {
   REQUIRE_EMULATOR();
   const DeferredStreams deferred;
   for (const int workers : {0, 2}) {
-    DataLoader loader(numbers(11), {.batch_size = 2, .workers = workers, .device = "cuda:0"});
+    DataLoader loader(numbers(11), {.batch_size = 2, .num_workers = workers, .device = "cuda:0"});
     CHECK(run_epoch(loader) == Indices{0, 1, -1, 2, 3, -1, 4, 5, -1, 6, 7, -1, 8, 9, -1, 10, -1});
     // A different current stream for each batch.
     std::vector<Batch> kept;
     std::vector<Stream> streams;
-    std::optional<DataLoader::Iterator> it;
+    std::optional<DataLoader<>::Iterator> it;
     for (std::int64_t i = 0; i < loader.size(); ++i) {
       const Stream stream = Stream::create("cuda:0", StreamPriority::high);
       const StreamGuard guard(stream);
@@ -155,7 +155,7 @@ TEST_CASE("an epoch passes while the device has not begun, in the memory of two 
       for (const bool keep : {false, true}) {
         CAPTURE(device.str());
         CAPTURE(workers);
-        DataLoader loader(numbers(80), {.batch_size = 4, .workers = workers, .device = device});
+        DataLoader loader(numbers(80), {.batch_size = 4, .num_workers = workers, .device = device});
         run_epoch(loader);  // host memory, allocated only once
         const Stream stream = current_stream(device);
         const Tensor firsts = empty({20}, {.dtype = kInt64, .device = device});
@@ -195,7 +195,7 @@ TEST_CASE("the next batch lands while the device works on this one") {
       CAPTURE(workers);
       auto samples = numbers(8);
       if (workers > 0) samples->held_from = 4;  // not ready when the first batch is handed out
-      DataLoader loader(samples, {.batch_size = 4, .workers = workers, .device = device});
+      DataLoader loader(samples, {.batch_size = 4, .num_workers = workers, .device = device});
       auto it = loader.begin();
       CHECK(read(*it) == Indices{0, 1, 2, 3});
       const Stream stream = current_stream(device);
@@ -254,7 +254,7 @@ TEST_CASE("errors come in the batch's place, and loops that end early leave noth
       {
         auto samples = numbers(40);
         samples->bad = 17;
-        DataLoader loader(samples, {.batch_size = 4, .workers = workers, .device = device});
+        DataLoader loader(samples, {.batch_size = 4, .num_workers = workers, .device = device});
         for (int attempt = 0; attempt < 2; ++attempt) {
           Indices seen;
           CHECK(message_of<IoError>([&] {
@@ -353,7 +353,7 @@ TEST_CASE("results of a data set: nothing, no rows, views, tensors on the device
     auto mixed = std::make_shared<Mixed>();
     mixed->device = device;
     for (const int workers : {0, 1}) {
-      DataLoader loader(mixed, {.workers = workers, .device = device});
+      DataLoader loader(mixed, {.num_workers = workers, .device = device});
       std::vector<Batch> all;
       for (const Batch& batch : loader) all.push_back(batch);
       REQUIRE(all.size() == 4);
@@ -373,12 +373,12 @@ TEST_CASE("results of a data set: nothing, no rows, views, tensors on the device
 TEST_CASE("several loaders and devices at once") {
   std::vector<Device> all = {"cpu:0", "cpu:1"};
   if (has_cuda(2)) all.insert(all.end(), {"cuda:0", "cuda:1"});
-  std::vector<DataLoader> loaders;
-  std::vector<DataLoader::Iterator> iterators;
+  std::vector<DataLoader<>> loaders;
+  std::vector<DataLoader<>::Iterator> iterators;
   for (int round = 0; round < 5; ++round)  // more than the streams in a pool
     for (const Device& device : all)
       loaders.emplace_back(numbers(6), DataLoaderOptions{.batch_size = 2, .device = device});
-  for (DataLoader& loader : loaders) iterators.push_back(loader.begin());
+  for (DataLoader<>& loader : loaders) iterators.push_back(loader.begin());
   for (std::int64_t i = 0; i < 3; ++i)
     for (auto& it : iterators) {
       CHECK(read(*it) == Indices{2 * i, 2 * i + 1});

@@ -21,10 +21,10 @@ Tensor counting(std::int64_t n) {
   return t;
 }
 
-TensorDataset numbers(std::int64_t n) { return TensorDataset(counting(n), counting(n)); }
+TensorDataset<Sample> numbers(std::int64_t n) { return TensorDataset(counting(n), counting(n)); }
 
 /// The labels of one epoch, with -1 after each batch.
-Indices run_epoch(DataLoader& loader) {
+Indices run_epoch(DataLoader<>& loader) {
   Indices all;
   for (auto& [inputs, labels] : loader) {
     CHECK(inputs.to_vector<std::int64_t>() == labels.to_vector<std::int64_t>());
@@ -53,19 +53,19 @@ struct Watched : Dataset {
 
 TEST_CASE("dataloader: batches in order, the last one partial") {
   for (const int workers : {0, 1, 3}) {
-    DataLoader loader(numbers(5), {.batch_size = 2, .workers = workers});
+    DataLoader loader(numbers(5), {.batch_size = 2, .num_workers = workers});
     CHECK(loader.size() == 3);
     CHECK(run_epoch(loader) == Indices{0, 1, -1, 2, 3, -1, 4, -1});
-    DataLoader drop(numbers(5), {.batch_size = 2, .workers = workers, .drop_last = true});
+    DataLoader drop(numbers(5), {.batch_size = 2, .num_workers = workers, .drop_last = true});
     CHECK(drop.size() == 2);
     CHECK(run_epoch(drop) == Indices{0, 1, -1, 2, 3, -1});
-    DataLoader large(numbers(5), {.batch_size = 100, .workers = workers});
+    DataLoader large(numbers(5), {.batch_size = 100, .num_workers = workers});
     CHECK(run_epoch(large) == Indices{0, 1, 2, 3, 4, -1});
-    DataLoader nothing(numbers(0), {.batch_size = 2, .shuffle = true, .workers = workers});
+    DataLoader nothing(numbers(0), {.batch_size = 2, .shuffle = true, .num_workers = workers});
     CHECK(nothing.size() == 0);
     CHECK(run_epoch(nothing).empty());
     CHECK(run_epoch(nothing).empty());
-    DataLoader dropped(numbers(1), {.batch_size = 2, .workers = workers, .drop_last = true});
+    DataLoader dropped(numbers(1), {.batch_size = 2, .num_workers = workers, .drop_last = true});
     CHECK(run_epoch(dropped).empty());
   }
 }
@@ -74,7 +74,7 @@ TEST_CASE("dataloader: the seed decides, not the number of workers") {
   std::vector<Indices> epochs;
   for (const int workers : {0, 1, 2, 5}) {
     DataLoader loader(std::make_shared<Watched>(101),
-                      {.batch_size = 8, .shuffle = true, .workers = workers, .seed = 7});
+                      {.batch_size = 8, .shuffle = true, .num_workers = workers, .seed = 7});
     for (std::size_t e = 0; e < 3; ++e) {
       CHECK(loader.epoch() == static_cast<std::int64_t>(e));
       Indices epoch = run_epoch(loader);
@@ -103,7 +103,8 @@ TEST_CASE("dataloader: random transforms do not depend on the number of workers"
   const SyntheticDigits digits(60, 1, augment);
   std::vector<std::vector<float>> expected;
   for (const int workers : {0, 1, 4}) {
-    DataLoader loader(digits, {.batch_size = 16, .shuffle = true, .workers = workers, .seed = 3});
+    DataLoader loader(digits,
+                      {.batch_size = 16, .shuffle = true, .num_workers = workers, .seed = 3});
     std::size_t step = 0;
     for (int epoch = 0; epoch < 2; ++epoch) {
       for (auto& [images, labels] : loader) {
@@ -126,7 +127,7 @@ TEST_CASE("dataloader: random transforms do not depend on the number of workers"
 
 TEST_CASE("dataloader: errors of workers reach the caller in the batch's place") {
   for (const int workers : {0, 1, 4}) {
-    DataLoader loader(std::make_shared<Watched>(40, 17), {.batch_size = 4, .workers = workers});
+    DataLoader loader(std::make_shared<Watched>(40, 17), {.batch_size = 4, .num_workers = workers});
     for (int attempt = 0; attempt < 2; ++attempt) {
       int batches = 0;
       std::string text;
@@ -139,12 +140,12 @@ TEST_CASE("dataloader: errors of workers reach the caller in the batch's place")
       CHECK(text == "[watched] sample 17 is unreadable");
     }
   }
-  DataLoader first(std::make_shared<Watched>(4, 0), {.batch_size = 2, .workers = 2});
+  DataLoader first(std::make_shared<Watched>(4, 0), {.batch_size = 2, .num_workers = 2});
   CHECK_THROWS_AS(first.begin(), IoError);
 }
 
 TEST_CASE("dataloader: leaving the loop early, and starting again") {
-  DataLoader loader(std::make_shared<Watched>(1000), {.batch_size = 2, .workers = 3});
+  DataLoader loader(std::make_shared<Watched>(1000), {.batch_size = 2, .num_workers = 3});
   for (int round = 0; round < 10; ++round) {
     Indices seen;
     for (auto& batch : loader) {
@@ -152,13 +153,58 @@ TEST_CASE("dataloader: leaving the loop early, and starting again") {
       if (seen.size() == static_cast<std::size_t>(round) + 1) break;
     }
     CHECK(seen.back() == 2 * round);
-    CHECK(loader.epoch() == round);
+    CHECK(loader.epoch() == std::max(round - 1, 0));  // one batch does not use an epoch up
+  }
+}
+
+TEST_CASE("dataloader: looking at the first batch changes nothing") {
+  for (const int workers : {0, 2}) {
+    const DataLoaderOptions options{
+        .batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 3};
+    DataLoader plain(numbers(10), options);
+    const Indices first = run_epoch(plain), second = run_epoch(plain), third = run_epoch(plain);
+
+    DataLoader loader(numbers(10), options);
+    const auto look = [&] {
+      const Batch batch = *loader.begin();
+      CHECK(loader.begin()->labels.to_vector<std::int64_t>() ==
+            batch.labels.to_vector<std::int64_t>());
+      return batch.labels.to_vector<std::int64_t>();
+    };
+    CHECK(look() == Indices(first.begin(), first.begin() + 4));
+    CHECK(loader.state_dict().at("position").item<std::int64_t>() == 0);
+    CHECK(run_epoch(loader) == first);
+    look();
+    {
+      auto kept = loader.begin();  // one that is kept, and not advanced
+      CHECK(kept->labels.to_vector<std::int64_t>() == Indices(second.begin(), second.begin() + 4));
+      CHECK(run_epoch(loader) == second);
+    }
+    // In the middle of an epoch.
+    StateDict state;
+    for ([[maybe_unused]] auto& batch : loader) {
+      state = loader.state_dict();
+      break;
+    }
+    DataLoader resumed(numbers(10), options);
+    resumed.load_state_dict(state);
+    CHECK(resumed.begin()->labels.to_vector<std::int64_t>() ==
+          Indices(third.begin() + 5, third.begin() + 9));
+    CHECK(resumed.state_dict().at("position").item<std::int64_t>() == 4);
+    CHECK(run_epoch(resumed) == Indices(third.begin() + 5, third.end()));
+    CHECK(resumed.epoch() == 3);
+    // A second batch uses the epoch up.
+    auto it = loader.begin();
+    CHECK(it->labels.to_vector<std::int64_t>() == Indices(third.begin(), third.begin() + 4));
+    ++it;
+    CHECK(*loader.begin()->labels.data<std::int64_t>() != third[0]);
+    CHECK(loader.epoch() == 3);
   }
 }
 
 TEST_CASE("dataloader: workers run ahead by at most the prefetch") {
   auto watched = std::make_shared<Watched>(1000);
-  DataLoader loader(watched, {.batch_size = 2, .workers = 2, .prefetch = 3});
+  DataLoader loader(watched, {.batch_size = 2, .num_workers = 2, .prefetch_factor = 3});
   auto it = loader.begin();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(watched->fetched <= 2 * (1 + 2 * 3));
@@ -169,7 +215,7 @@ TEST_CASE("dataloader: workers run ahead by at most the prefetch") {
 TEST_CASE("dataloader: the seconds that loops waited, in all") {
   for (const int workers : {0, 2}) {
     const auto start = std::chrono::steady_clock::now();
-    DataLoader loader(std::make_shared<Watched>(12), {.batch_size = 4, .workers = workers});
+    DataLoader loader(std::make_shared<Watched>(12), {.batch_size = 4, .num_workers = workers});
     CHECK(loader.seconds_waited() == 0);
     double before = 0;
     for (int epoch = 0; epoch < 2; ++epoch) {
@@ -186,8 +232,8 @@ TEST_CASE("dataloader: the seconds that loops waited, in all") {
 }
 
 TEST_CASE("dataloader: the loader may go before its iterator") {
-  auto loader =
-      std::make_unique<DataLoader>(numbers(10), DataLoaderOptions{.batch_size = 4, .workers = 2});
+  auto loader = std::make_unique<DataLoader<>>(
+      numbers(10), DataLoaderOptions{.batch_size = 4, .num_workers = 2});
   auto it = loader->begin();
   loader.reset();
   ++it;
@@ -197,7 +243,7 @@ TEST_CASE("dataloader: the loader may go before its iterator") {
 TEST_CASE("dataloader: a run that was stopped goes on with the next batch") {
   for (const int workers : {0, 2}) {
     const DataLoaderOptions options{
-        .batch_size = 3, .shuffle = true, .workers = workers, .seed = 1};
+        .batch_size = 3, .shuffle = true, .num_workers = workers, .seed = 1};
     DataLoader whole(numbers(10), options);
     run_epoch(whole);
     const Indices expected = run_epoch(whole), after = run_epoch(whole);
@@ -214,7 +260,7 @@ TEST_CASE("dataloader: a run that was stopped goes on with the next batch") {
       }
       stop = static_cast<std::size_t>(std::ranges::count(got, -1));
       DataLoader resumed(numbers(10),
-                         {.batch_size = 3, .shuffle = true, .workers = workers, .seed = 99});
+                         {.batch_size = 3, .shuffle = true, .num_workers = workers, .seed = 99});
       resumed.load_state_dict(state);
       CHECK(resumed.epoch() == 1);
       const Indices rest = run_epoch(resumed);
@@ -233,7 +279,7 @@ TEST_CASE("dataloader: a run that was stopped goes on with the next batch") {
 }
 
 TEST_CASE("dataloader: a sampler of one's own") {
-  DataLoaderOptions options{.batch_size = 2, .workers = 1};
+  DataLoaderOptions options{.batch_size = 2, .num_workers = 1};
   options.sampler = std::make_shared<DistributedSampler>(
       7, DistributedSamplerOptions{.rank = 1, .world_size = 2, .shuffle = false});
   DataLoader loader(numbers(7), options);
@@ -241,17 +287,61 @@ TEST_CASE("dataloader: a sampler of one's own") {
   CHECK(run_epoch(loader) == Indices{1, 3, -1, 5, 0, -1});
   options.shuffle = true;
   CHECK_THROWS_AS(DataLoader(numbers(7), options), ValueError);
+  DataLoader by_value(numbers(7), {.batch_size = 2,
+                                   .sampler = DistributedSampler(
+                                       7, {.rank = 1, .world_size = 2, .shuffle = false})});
+  CHECK(run_epoch(by_value) == Indices{1, 3, -1, 5, 0, -1});
+}
+
+namespace {
+
+/// Batches of 1, 2, 3 and 4 indices, in another order in odd epochs.
+struct Growing : BatchSampler {
+  std::int64_t size() const override { return 4; }
+  std::vector<Indices> batches(std::int64_t epoch) const override {
+    std::vector<Indices> all{{0}, {1, 2}, {3, 4, 5}, {6, 7, 8, 9}};
+    if (epoch % 2 == 1) std::ranges::reverse(all);
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("dataloader: batches of one's own") {
+  for (const int workers : {0, 2}) {
+    const DataLoaderOptions options{.num_workers = workers, .batch_sampler = Growing()};
+    DataLoader loader(numbers(10), options);
+    CHECK(loader.size() == 4);
+    CHECK(run_epoch(loader) == Indices{0, -1, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, 9, -1});
+    StateDict state;
+    for (auto& batch : loader) {
+      state = loader.state_dict();
+      if (batch.size() == 3) break;
+    }
+    DataLoader resumed(numbers(10), options);
+    resumed.load_state_dict(state);
+    CHECK(run_epoch(resumed) == Indices{1, 2, -1, 0, -1});
+    DataLoader other(numbers(10), {.batch_sampler = BatchSampler(SequentialSampler(10), 4)});
+    other.load_state_dict(state);
+    CHECK_THROWS_AS(other.begin(), ValueError);  // 7 samples: within a batch
+  }
+  CHECK_THROWS_AS(DataLoader(numbers(9), {.batch_size = 2, .batch_sampler = Growing()}),
+                  ValueError);
+  CHECK_THROWS_AS(DataLoader(numbers(9), {.drop_last = true, .batch_sampler = Growing()}),
+                  ValueError);
+  DataLoader short_of(numbers(9), {.batch_sampler = Growing()});
+  CHECK_THROWS_AS(run_epoch(short_of), IndexError);
 }
 
 TEST_CASE("dataloader: options are checked") {
   CHECK_THROWS_AS(DataLoader(numbers(1), {.batch_size = 0}), ValueError);
-  CHECK_THROWS_AS(DataLoader(numbers(1), {.workers = -1}), ValueError);
-  CHECK_THROWS_AS(DataLoader(numbers(1), {.prefetch = 0}), ValueError);
+  CHECK_THROWS_AS(DataLoader(numbers(1), {.num_workers = -1}), ValueError);
+  CHECK_THROWS_AS(DataLoader(numbers(1), {.prefetch_factor = 0}), ValueError);
   CHECK_THROWS_AS(DataLoader(std::shared_ptr<const Dataset>()), ValueError);
   DataLoader pinned(numbers(3), {.pin_memory = true});
   CHECK(run_epoch(pinned) == Indices{0, -1, 1, -1, 2, -1});
   for (const int workers : {0, 2}) {
-    DataLoader loader(numbers(3), {.workers = workers, .pin_memory = true});
+    DataLoader loader(numbers(3), {.num_workers = workers, .pin_memory = true});
     for (const Batch& batch : loader) {
       CHECK(batch.inputs.is_pinned() == cuda::is_available());
       CHECK(batch.labels.is_pinned() == cuda::is_available());

@@ -49,13 +49,6 @@ TEST_CASE("dataset: the default batch stacks samples in order") {
   CHECK_THROWS_AS(plain.get_batch(Indices{}), ValueError);
 }
 
-TEST_CASE("dataset: stack wants one shape and one dtype") {
-  const std::vector<Tensor> shapes = {empty({2}), empty({3})};
-  CHECK_THROWS_AS(stack(shapes), ShapeError);
-  const std::vector<Tensor> types = {empty({2}), empty({2}, {.dtype = kInt64})};
-  CHECK_THROWS_AS(stack(types), DTypeError);
-}
-
 TEST_CASE("dataset: rows of tensors") {
   const Tensor inputs = counting({4, 3}, kInt64), labels = counting({4}, kInt64);
   const TensorDataset set(inputs, labels);
@@ -86,7 +79,7 @@ TEST_CASE("dataset: subsets") {
 
   // A data set by value, and a loader over the subset.
   const SyntheticDigits digits(30, 1);
-  DataLoader loader(Subset(digits, {7, 3, 29}), {.batch_size = 2, .workers = 1});
+  DataLoader loader(Subset(digits, {7, 3, 29}), {.batch_size = 2, .num_workers = 1});
   std::vector<Values> batches;
   for (auto& [images, labels] : loader) batches.push_back(values(labels));
   const auto label = [&](std::int64_t i) { return values(digits.get(i).label)[0]; };

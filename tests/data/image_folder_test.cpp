@@ -133,7 +133,7 @@ TEST_CASE("image folder: errors name missing and damaged files") {
     const ImageFolder images(root.path());
     CHECK_NOTHROW(images.get(0));
     CHECK(contains(message_of<IoError>([&] { images.get(1); }), "cat/2.png"));
-    DataLoader loader(images, {.batch_size = 2, .workers = 2});
+    DataLoader loader(images, {.batch_size = 2, .num_workers = 2});
     CHECK(contains(message_of<IoError>([&] { loader.begin(); }), "cat/2.png"));
   }
   root.png("cat/2.png", plain(1, 4, 5, 1));
@@ -164,7 +164,8 @@ TEST_CASE("image folder: batches are the same with any number of workers, cached
                                                                 RandomHorizontalFlip(), ToTensor()},
                                            .allow_empty = true,
                                            .cache_bytes = cache_bytes});
-    DataLoader loader(images, {.batch_size = 5, .shuffle = true, .workers = workers, .seed = 4});
+    DataLoader loader(images,
+                      {.batch_size = 5, .shuffle = true, .num_workers = workers, .seed = 4});
     std::vector<float> values;
     for (int epoch = 0; epoch < epochs; ++epoch)
       for (const auto& [inputs, labels] : loader) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "ferrite/core/generator.h"
@@ -149,23 +150,60 @@ TEST_CASE("sampler: without padding every index comes once") {
 }
 
 TEST_CASE("sampler: batches") {
-  BatchSampler keep(SequentialSampler(5), 2);
+  using Batches = std::vector<Indices>;
+  const BatchSampler keep(SequentialSampler(5), 2);
   CHECK(keep.size() == 3);
-  CHECK(keep.next() == Indices{0, 1});
-  const StateDict state = keep.state_dict();
-  CHECK(keep.next() == Indices{2, 3});
-  CHECK(keep.next() == Indices{4});
-  CHECK(keep.next().empty());
-  keep.load_state_dict(state);
-  CHECK(keep.next() == Indices{2, 3});
-  BatchSampler drop(SequentialSampler(5), 2, LastBatch::drop);
+  CHECK(keep.batches(0) == Batches{{0, 1}, {2, 3}, {4}});
+  const BatchSampler drop(SequentialSampler(5), 2, LastBatch::drop);
   CHECK(drop.size() == 2);
-  drop.next(), drop.next();
-  CHECK(drop.next().empty());
-  drop.set_epoch(1);
-  CHECK(drop.next() == Indices{0, 1});
+  CHECK(drop.batches(1) == Batches{{0, 1}, {2, 3}});
+  const RandomSampler random(6, {.seed = 2});
+  const BatchSampler shuffled(random, 6);
+  CHECK(shuffled.batches(3) == Batches{random.order(3)});
+  CHECK(BatchSampler(SequentialSampler(0), 2).batches(0).empty());
   CHECK_THROWS_AS(BatchSampler(SequentialSampler(5), 0), ValueError);
-  CHECK_THROWS_AS(BatchSampler(std::shared_ptr<Sampler>(), 1), ValueError);
+  CHECK_THROWS_AS(BatchSampler(nullptr, 1), ValueError);
+}
+
+TEST_CASE("sampler: by weights, with replacement") {
+  const WeightedRandomSampler sampler({1, 0, 3, 4}, 8000, {.seed = 1});
+  CHECK(sampler.size() == 8000);
+  const Indices order = sampler.order(0);
+  REQUIRE(order.size() == 8000);
+  CHECK(std::abs(std::ranges::count(order, 0) - 1000) < 120);
+  CHECK(std::ranges::count(order, 1) == 0);
+  CHECK(std::abs(std::ranges::count(order, 2) - 3000) < 180);
+  CHECK(std::abs(std::ranges::count(order, 3) - 4000) < 180);
+  CHECK(order == sampler.order(0));
+  CHECK(order != sampler.order(1));
+}
+
+TEST_CASE("sampler: by weights, without replacement") {
+  // First of the order: in proportion to the weights. Of two draws both may come in either order.
+  int first = 0;
+  const WeightedRandomSampler two({1, 0, 3}, 2, {.replacement = false, .seed = 5});
+  for (std::int64_t epoch = 0; epoch < 2000; ++epoch) {
+    const Indices order = two.order(epoch);
+    CHECK(sorted(order) == Indices{0, 2});
+    first += order[0] == 2;
+  }
+  CHECK(std::abs(first - 1500) < 90);
+  CHECK_THROWS_AS(WeightedRandomSampler({1, 0, 3}, 3, {.replacement = false}), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({1, -1}, 1), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({1, std::nan("")}, 1), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({1, INFINITY}, 1), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({0, 0}, 1), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({}, 1), ValueError);
+  CHECK_THROWS_AS(WeightedRandomSampler({1}, -1), ValueError);
+  CHECK(WeightedRandomSampler({}, 0).order(0).empty());
+}
+
+TEST_CASE("sampler: the chosen indices in a new order every epoch") {
+  const SubsetRandomSampler sampler({3, 14, 15, 92, 65}, 1);
+  CHECK(sampler.size() == 5);
+  CHECK(sorted(sampler.order(0)) == Indices{3, 14, 15, 65, 92});
+  CHECK(sampler.order(0) != sampler.order(1));
+  CHECK(sampler.order(1) == SubsetRandomSampler({3, 14, 15, 92, 65}, 1).order(1));
 }
 
 }  // namespace ferrite::data

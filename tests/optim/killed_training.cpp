@@ -71,7 +71,7 @@ void train(const fs::path& folder, const Device& device, int steps,
   optim::SGD sgd(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3});
   optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = steps});
   optim::amp::Amp amp = optim::amp::initialize(net, sgd, optim::amp::O2);
-  data::DataLoader loader(dataset(), {.batch_size = kBatch, .shuffle = true, .workers = 2});
+  data::DataLoader loader(dataset(), {.batch_size = kBatch, .shuffle = true, .num_workers = 2});
   int step = 0;
   double seen = 0;
 

@@ -55,11 +55,12 @@ std::set<std::string> names_of_threads(const Recording& r) {
   return names;
 }
 
-data::DataLoader loader_of(std::int64_t samples, int workers) {
+data::DataLoader<> loader_of(std::int64_t samples, int workers) {
   manual_seed(1);
   const Tensor labels = randint(4, {samples});
-  return data::DataLoader(std::make_shared<data::TensorDataset>(randn({samples, 8}), labels),
-                          {.batch_size = 4, .workers = workers, .prefetch = 2});
+  return data::DataLoader(
+      std::make_shared<data::TensorDataset<data::Sample>>(randn({samples, 8}), labels),
+      {.batch_size = 4, .num_workers = workers, .prefetch_factor = 2});
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+// Batches of any type, as the loader's threads handle them: an owned value, and where in it the
+// tensors are.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ferrite/data/dataset.h"
+#include "ferrite/data/iterable.h"
+
+namespace ferrite::data::impl {
+
+struct AnyBatch {
+  AnyBatch() = default;
+  virtual ~AnyBatch() = default;
+  AnyBatch(const AnyBatch&) = delete;
+  AnyBatch& operator=(const AnyBatch&) = delete;
+
+  std::vector<Tensor*> tensors;  // parts of the value; may be replaced
+};
+
+template <class B>
+struct TypedBatch final : AnyBatch {
+  explicit TypedBatch(B from) : value(std::move(from)) {
+    each_tensor(value, [this](Tensor& t) { tensors.push_back(&t); });
+  }
+  B value;
+};
+
+/// The batches of a data set with an index.
+struct IndexedBatches {
+  std::shared_ptr<const AnyDataset> dataset;
+  std::function<std::unique_ptr<AnyBatch>(std::span<const std::int64_t>, const Epoch&)> make;
+};
+
+/// The next samples of a stream, fewer than asked for at its end; `make` stacks them.
+struct StreamPart {
+  std::int64_t samples = 0;
+  std::function<std::unique_ptr<AnyBatch>()> make;
+};
+using StreamReader = std::function<StreamPart(std::int64_t samples)>;
+
+/// The batches of an iterable data set.
+struct StreamedBatches {
+  std::int64_t shards = 0;
+  std::function<StreamReader(std::int64_t shard, const Epoch&)> open;
+};
+
+using BatchSource = std::variant<IndexedBatches, StreamedBatches>;
+
+/// The result type of a function that makes a batch of samples.
+template <class C, class S>
+using CollatedBy = std::remove_cvref_t<std::invoke_result_t<const C&, std::vector<S>>>;
+
+/// Stands for the data set's own batches.
+struct DefaultCollate {};
+
+template <class S, class Collate>
+BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate collate) {
+  const auto& set = *dataset;
+  return IndexedBatches{
+      std::move(dataset),
+      [&set, collate = std::move(collate)](std::span<const std::int64_t> indices,
+                                           const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
+        if constexpr (std::same_as<Collate, DefaultCollate>) {
+          return std::make_unique<TypedBatch<BatchOf<S>>>(set.get_batch(indices, epoch));
+        } else {
+          std::vector<S> samples;
+          samples.reserve(indices.size());
+          for (const std::int64_t i : indices) samples.push_back(set.get_in(i, epoch));
+          return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
+        }
+      }};
+}
+
+template <class S, class Collate>
+BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset, Collate collate) {
+  const auto make = [collate = std::move(collate)](std::vector<S> samples) {
+    if constexpr (std::same_as<Collate, DefaultCollate>)
+      return std::make_unique<TypedBatch<BatchOf<S>>>(default_collate(samples));
+    else
+      return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
+  };
+  const std::int64_t shards = dataset->shards();
+  return StreamedBatches{
+      shards, [dataset = std::move(dataset), make](std::int64_t shard, const Epoch& epoch) {
+        return [next = dataset->open(shard, epoch), make](std::int64_t most) {
+          auto samples = std::make_shared<std::vector<S>>();
+          while (static_cast<std::int64_t>(samples->size()) < most) {
+            std::optional<S> sample = next();
+            if (!sample) break;
+            samples->push_back(*std::move(sample));
+          }
+          const auto n = static_cast<std::int64_t>(samples->size());
+          return StreamPart{n, [samples, make]() -> std::unique_ptr<AnyBatch> {
+                              return make(std::move(*samples));
+                            }};
+        };
+      }};
+}
+
+}  // namespace ferrite::data::impl
