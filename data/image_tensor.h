@@ -19,14 +19,6 @@ void dispatch_image(const Tensor& image, std::string_view op, F&& f) {
   dispatch_types<std::uint8_t, float>(image.dtype(), op, std::forward<F>(f));
 }
 
-/// A rectangle of pixels; it may extend beyond an image.
-struct Window {
-  std::int64_t top = 0, left = 0, height = 0, width = 0;
-};
-
-/// The window of a dense image, with zeros outside the image.
-Tensor window_of(const Tensor& image, const Window& window);
-
 /// A random number in [low, high).
 inline double uniform(Generator& random, double low, double high) {
   return low + (high - low) * random.next_double();

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "ferrite/data/image_tensor.h"
+
 namespace ferrite::data {
 
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ferrite/core/tensor.h"
-#include "ferrite/data/image_tensor.h"
+#include "ferrite/data/warp.h"
 
 namespace ferrite::data {
 

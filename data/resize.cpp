@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "ferrite/data/image_tensor.h"
-#include "ferrite/data/resample.h"
 #include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
@@ -18,16 +17,6 @@ void check_size(std::int64_t height, std::int64_t width, std::string_view op) {
 /// Like Python's round(): ties to even.
 std::int64_t rounded(double v) { return static_cast<std::int64_t>(std::nearbyint(v)); }
 
-Tensor resized(const Tensor& image, const Window& window, std::int64_t height, std::int64_t width,
-               std::string_view op) {
-  FERRITE_CHECK(image.size(1) > 0 && image.size(2) > 0, ShapeError, op,
-                "expected an image with pixels, got {}", image.describe());
-  if (window.height == height && window.width == width) return window_of(image, window);
-  Tensor out = empty({image.size(0), height, width}, {.dtype = image.dtype()});
-  resample(image, window, out);
-  return out;
-}
-
 }  // namespace
 
 // ---- Resize
@@ -38,17 +27,11 @@ Resize::Resize(std::int64_t height, std::int64_t width) : height_(height), width
   check_size(height, width, "resize");
 }
 
-Tensor Resize::apply(const Tensor& image, Generator&) const {
-  const Tensor in = dense_image(image, "resize");
-  const std::int64_t from_height = in.size(1), from_width = in.size(2);
-  std::int64_t height = height_, width = width_;
-  if (width_ == 0) {
-    const std::int64_t shorter = std::max<std::int64_t>(std::min(from_height, from_width), 1);
-    height = height_ * from_height / shorter;
-    width = height_ * from_width / shorter;
-  }
-  if (height == from_height && width == from_width) return in;
-  return resized(in, {0, 0, from_height, from_width}, height, width, "resize");
+Warp Resize::draw(std::int64_t height, std::int64_t width, Generator&) const {
+  const Window whole{0, 0, height, width};
+  if (width_ != 0) return {whole, height_, width_};
+  const std::int64_t shorter = std::max<std::int64_t>(std::min(height, width), 1);
+  return {whole, height_ * height / shorter, height_ * width / shorter};
 }
 
 // ---- CenterCrop
@@ -57,13 +40,12 @@ CenterCrop::CenterCrop(std::int64_t height, std::int64_t width) : height_(height
   check_size(height, width, "center_crop");
 }
 
-Tensor CenterCrop::apply(const Tensor& image, Generator&) const {
-  const Tensor in = dense_image(image, "center_crop");
+Warp CenterCrop::draw(std::int64_t height, std::int64_t width, Generator&) const {
   // When padding, torchvision rounds the other way.
   const auto start = [](std::int64_t from, std::int64_t to) {
     return to > from ? -((to - from) / 2) : rounded(static_cast<double>(from - to) / 2);
   };
-  return window_of(in, {start(in.size(1), height_), start(in.size(2), width_), height_, width_});
+  return {{start(height, height_), start(width, width_), height_, width_}, height_, width_};
 }
 
 // ---- RandomResizedCrop
@@ -107,10 +89,8 @@ Window draw_part(std::int64_t height, std::int64_t width, const RandomResizedCro
 
 }  // namespace
 
-Tensor RandomResizedCrop::apply(const Tensor& image, Generator& random) const {
-  const Tensor in = dense_image(image, "random_resized_crop");
-  return resized(in, draw_part(in.size(1), in.size(2), options_, random), height_, width_,
-                 "random_resized_crop");
+Warp RandomResizedCrop::draw(std::int64_t height, std::int64_t width, Generator& random) const {
+  return {draw_part(height, width, options_, random), height_, width_};
 }
 
 }  // namespace ferrite::data

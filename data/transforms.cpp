@@ -27,33 +27,33 @@ Tensor dense_image(const Tensor& image, std::string_view op) {
   return host_contiguous(image, op);
 }
 
-Tensor window_of(const Tensor& image, const Window& window) {
-  const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
-  // Columns [first, last) of the window are inside the image.
-  const std::int64_t first = std::clamp<std::int64_t>(-window.left, 0, window.width);
-  const std::int64_t last = std::clamp<std::int64_t>(width - window.left, first, window.width);
-  Tensor out = empty({channels, window.height, window.width}, {.dtype = image.dtype()});
-  const std::size_t item = image.itemsize();
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
-  const auto* p = static_cast<const char*>(image.data_ptr());
-  auto* q = static_cast<char*>(out.data_ptr());
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t y = 0; y < window.height; ++y, q += bytes(window.width)) {
-      const std::int64_t source = y + window.top;
-      const bool inside = source >= 0 && source < height && last > first;
-      if (!inside || last - first < window.width) std::memset(q, 0, bytes(window.width));
-      if (inside)
-        std::memcpy(q + bytes(first),
-                    p + bytes((c * height + source) * width + window.left + first),
-                    bytes(last - first));
-    }
-  return out;
-}
-
 std::vector<Transform> Transform::parts() const {
   if (!impl_) return {};
   if (const auto* composed = dynamic_cast<const Compose*>(impl_.get())) return composed->parts();
   return {*this};
+}
+
+Annotated TransformBase::apply_all(const Annotated& sample, Generator& random) const {
+  Annotated out = sample;
+  out.image = apply(sample.image, random);
+  return out;
+}
+
+Tensor GeometricTransform::apply(const Tensor& image, Generator& random) const {
+  const Tensor in = dense_image(image, op());
+  return warp_image(in, draw(in.size(1), in.size(2), random), op());
+}
+
+Annotated GeometricTransform::apply_all(const Annotated& sample, Generator& random) const {
+  const Tensor in = dense_image(sample.image, op());
+  const std::int64_t height = in.size(1), width = in.size(2);
+  const Warp warp = draw(height, width, random);
+  Annotated out = sample;
+  out.image = warp_image(in, warp, op());
+  if (sample.mask.defined()) out.mask = warp_mask(sample.mask, height, width, warp, op());
+  if (sample.boxes.defined()) out.boxes = warp_boxes(sample.boxes, warp, op());
+  if (sample.points.defined()) out.points = warp_points(sample.points, warp, op());
+  return out;
 }
 
 Compose::Compose(const std::vector<Transform>& transforms) {
@@ -63,6 +63,12 @@ Compose::Compose(const std::vector<Transform>& transforms) {
 
 Tensor Compose::apply(const Tensor& image, Generator& random) const {
   Tensor current = image;
+  for (const Transform& t : parts_) current = t(current, random);
+  return current;
+}
+
+Annotated Compose::apply_all(const Annotated& sample, Generator& random) const {
+  Annotated current = sample;
   for (const Transform& t : parts_) current = t(current, random);
   return current;
 }
@@ -112,33 +118,24 @@ RandomCrop::RandomCrop(std::int64_t height, std::int64_t width, std::int64_t pad
                 width, padding);
 }
 
-Tensor RandomCrop::apply(const Tensor& image, Generator& random) const {
-  const Tensor in = dense_image(image, "random_crop");
-  const std::int64_t height = in.size(1), width = in.size(2);
+Warp RandomCrop::draw(std::int64_t height, std::int64_t width, Generator& random) const {
   const std::int64_t free_y = height + 2 * padding_ - height_;
   const std::int64_t free_x = width + 2 * padding_ - width_;
   FERRITE_CHECK(free_y >= 0 && free_x >= 0, ShapeError, "random_crop",
                 "an image of {} x {} with padding {} is smaller than the window of {} x {}", height,
                 width, padding_, height_, width_);
   const std::int64_t top = up_to(random, free_y), left = up_to(random, free_x);
-  return window_of(in, {top - padding_, left - padding_, height_, width_});
+  return {{top - padding_, left - padding_, height_, width_}, height_, width_};
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
   check_probability(p, "random_horizontal_flip");
 }
 
-Tensor RandomHorizontalFlip::apply(const Tensor& image, Generator& random) const {
-  const Tensor in = dense_image(image, "random_horizontal_flip");
-  if (random.next_double() >= p_) return in;
-  Tensor out = empty(in.shape(), {.dtype = in.dtype()});
-  const std::int64_t rows = in.size(0) * in.size(1), width = in.size(2);
-  dispatch_image(in, "random_horizontal_flip", [&]<class T>() {
-    for (std::int64_t y = 0; y < rows; ++y)
-      std::reverse_copy(in.data<T>() + y * width, in.data<T>() + (y + 1) * width,
-                        out.data<T>() + y * width);
-  });
-  return out;
+Warp RandomHorizontalFlip::draw(std::int64_t height, std::int64_t width, Generator& random) const {
+  Warp warp{{0, 0, height, width}, height, width};
+  warp.mirrored = random.next_double() < p_;
+  return warp;
 }
 
 RandomRotation::RandomRotation(double degrees) : RandomRotation(-degrees, degrees) {}
@@ -148,45 +145,10 @@ RandomRotation::RandomRotation(double low, double high) : low_(low), high_(high)
                 "random_rotation", "expected low <= high in degrees, got {} and {}", low, high);
 }
 
-namespace {
-
-/// The image rotated by `radians`, computed in T.
-template <class T>
-void rotate(const Tensor& in, const Tensor& out, double radians) {
-  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
-  const double cosine = std::cos(radians), sine = std::sin(radians);
-  const double cy = static_cast<double>(height - 1) / 2, cx = static_cast<double>(width - 1) / 2;
-  for (std::int64_t y = 0; y < height; ++y)
-    for (std::int64_t x = 0; x < width; ++x) {
-      const double dy = static_cast<double>(y) - cy, dx = static_cast<double>(x) - cx;
-      const double sy = cy + cosine * dy + sine * dx, sx = cx + cosine * dx - sine * dy;
-      const auto y0 = static_cast<std::int64_t>(std::floor(sy));
-      const auto x0 = static_cast<std::int64_t>(std::floor(sx));
-      const auto fy = static_cast<float>(sy - std::floor(sy));
-      const auto fx = static_cast<float>(sx - std::floor(sx));
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const T* plane = in.data<T>() + c * height * width;
-        const auto at = [&](std::int64_t yy, std::int64_t xx) {
-          const bool inside = yy >= 0 && yy < height && xx >= 0 && xx < width;
-          return inside ? static_cast<float>(plane[yy * width + xx]) : 0.0f;
-        };
-        const float top = at(y0, x0) * (1 - fx) + at(y0, x0 + 1) * fx;
-        const float bottom = at(y0 + 1, x0) * (1 - fx) + at(y0 + 1, x0 + 1) * fx;
-        const float value = top * (1 - fy) + bottom * fy;
-        out.data<T>()[(c * height + y) * width + x] =
-            static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
-      }
-    }
-}
-
-}  // namespace
-
-Tensor RandomRotation::apply(const Tensor& image, Generator& random) const {
-  const Tensor in = dense_image(image, "random_rotation");
-  const double radians = uniform(random, low_, high_) * std::numbers::pi / 180;
-  Tensor out = empty(in.shape(), {.dtype = in.dtype()});
-  dispatch_image(in, "random_rotation", [&]<class T>() { rotate<T>(in, out, radians); });
-  return out;
+Warp RandomRotation::draw(std::int64_t height, std::int64_t width, Generator& random) const {
+  Warp warp{{0, 0, height, width}, height, width};
+  warp.radians = uniform(random, low_, high_) * std::numbers::pi / 180;
+  return warp;
 }
 
 RandomErasing::RandomErasing(const RandomErasingOptions& options) : options_(options) {

@@ -1,4 +1,13 @@
-// Image transforms, as in torchvision, on one image [C, H, W] of uint8 or float32 at a time.
+// Image transforms, as in torchvision, on one image [C, H, W] of uint8 or float32 at a time, or on
+// an image together with its mask, boxes and points:
+//
+//   const data::Transform augment = data::Compose{
+//       data::RandomResizedCrop(224), data::RandomHorizontalFlip(), data::ToTensor()};
+//   Tensor seen = augment(image, random);
+//   data::Annotated all = augment(data::Annotated{image, mask, boxes}, random);
+//
+// Geometric transforms (crops, flips, scaling, rotation) change all of them alike, with the same
+// random numbers; the others change the image only.
 //
 // A random transform draws from the generator it is given, which depends only on the loader's seed,
 // the epoch and the sample's index: results do not depend on the number of workers.
@@ -14,6 +23,7 @@
 
 #include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/data/warp.h"
 
 namespace ferrite::data {
 
@@ -28,16 +38,40 @@ class TransformBase {
   /// transforms are turned into a table of 256 values per channel.
   virtual bool pointwise() const { return false; }
 
+  /// Maps an image with what belongs to it; by default the image alone.
+  virtual Annotated apply_all(const Annotated& sample, Generator& random) const;
+
   Tensor operator()(const Tensor& image, Generator& random) const { return apply(image, random); }
+  Annotated operator()(const Annotated& sample, Generator& random) const {
+    return apply_all(sample, random);
+  }
   /// With a generator of the default seed.
   Tensor operator()(const Tensor& image) const {
     Generator random;
     return apply(image, random);
   }
+  Annotated operator()(const Annotated& sample) const {
+    Generator random;
+    return apply_all(sample, random);
+  }
+};
+
+/// A transform that moves pixels. Derived classes say where to.
+class GeometricTransform : public TransformBase {
+ public:
+  Tensor apply(const Tensor& image, Generator& random) const override;
+  Annotated apply_all(const Annotated& sample, Generator& random) const override;
+
+ protected:
+  /// The name in errors.
+  virtual std::string_view op() const = 0;
+  /// The change of an image of this size.
+  virtual Warp draw(std::int64_t height, std::int64_t width, Generator& random) const = 0;
 };
 
 /// Any transform, by value: one of those below, a lambda `Tensor(const Tensor&)`, or
-/// `Tensor(const Tensor&, Generator&)`. Default: leaves the image as it is.
+/// `Tensor(const Tensor&, Generator&)`, or one that also takes what belongs to the image,
+/// `Annotated(const Annotated&, Generator&)`. Default: leaves the image as it is.
 class Transform {
  public:
   Transform() = default;
@@ -45,7 +79,8 @@ class Transform {
   Transform(T transform) : impl_(std::make_shared<const T>(std::move(transform))) {}
   template <class F>
   requires(std::invocable<const F&, const Tensor&> ||
-           std::invocable<const F&, const Tensor&, Generator&>) &&
+           std::invocable<const F&, const Tensor&, Generator&> ||
+           std::invocable<const F&, const Annotated&, Generator&>) &&
       (!std::derived_from<F, TransformBase>)&&(!std::same_as<F, Transform>)Transform(F f)
       : impl_(std::make_shared<const Function<F>>(std::move(f))) {}
 
@@ -56,6 +91,13 @@ class Transform {
     Generator random;
     return (*this)(image, random);
   }
+  Annotated operator()(const Annotated& sample, Generator& random) const {
+    return impl_ ? impl_->apply_all(sample, random) : sample;
+  }
+  Annotated operator()(const Annotated& sample) const {
+    Generator random;
+    return (*this)(sample, random);
+  }
   bool pointwise() const { return !impl_ || impl_->pointwise(); }
   /// The transforms it is composed of; itself if it is a single one.
   std::vector<Transform> parts() const;
@@ -65,11 +107,21 @@ class Transform {
   struct Function final : TransformBase {
     explicit Function(F f) : f(std::move(f)) {}
     Tensor apply(const Tensor& image, Generator& random) const override {
-      if constexpr (std::invocable<const F&, const Tensor&, Generator&>)
+      if constexpr (kJoint)
+        return f(Annotated{image}, random).image;
+      else if constexpr (std::invocable<const F&, const Tensor&, Generator&>)
         return f(image, random);
       else
         return f(image);
     }
+    Annotated apply_all(const Annotated& sample, Generator& random) const override {
+      if constexpr (kJoint)
+        return f(sample, random);
+      else
+        return TransformBase::apply_all(sample, random);
+    }
+    static constexpr bool kJoint = !std::invocable<const F&, const Tensor&> &&
+                                   !std::invocable<const F&, const Tensor&, Generator&>;
     F f;
   };
 
@@ -83,6 +135,7 @@ class Compose : public TransformBase {
   Compose(std::initializer_list<Transform> transforms)
       : Compose(std::vector<Transform>(transforms)) {}
   Tensor apply(const Tensor& image, Generator& random) const override;
+  Annotated apply_all(const Annotated& sample, Generator& random) const override;
   bool pointwise() const override;
   const std::vector<Transform>& parts() const { return parts_; }
 
@@ -115,25 +168,29 @@ class Normalize : public TransformBase {
 /// proportion, rounded down. Bilinear as in Pillow and torchvision, with antialiasing: when
 /// shrinking, the filter covers all source pixels of a result pixel. uint8 images give the same
 /// bits as Pillow; float32 ones are not rounded. ValueError for a size below 1.
-class Resize : public TransformBase {
+class Resize : public GeometricTransform {
  public:
   explicit Resize(std::int64_t size);
   Resize(std::int64_t height, std::int64_t width);
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "resize"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   std::int64_t height_, width_;  // width_ 0: height_ is that of the shorter side
 };
 
 /// The central `size` x `size` (or `height` x `width`) of the image, padded with zeros if the image
 /// is smaller.
-class CenterCrop : public TransformBase {
+class CenterCrop : public GeometricTransform {
  public:
   explicit CenterCrop(std::int64_t size) : CenterCrop(size, size) {}
   CenterCrop(std::int64_t height, std::int64_t width);
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "center_crop"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   std::int64_t height_, width_;
 };
 
@@ -145,51 +202,59 @@ struct RandomResizedCropOptions {
 /// A random part of the image, scaled to `size` x `size` (or `height` x `width`) like Resize
 /// (Szegedy et al., "Going Deeper with Convolutions", 2014). If ten tries give none inside the
 /// image, the largest central part of an allowed ratio.
-class RandomResizedCrop : public TransformBase {
+class RandomResizedCrop : public GeometricTransform {
  public:
   explicit RandomResizedCrop(std::int64_t size, const RandomResizedCropOptions& options = {})
       : RandomResizedCrop(size, size, options) {}
   RandomResizedCrop(std::int64_t height, std::int64_t width,
                     const RandomResizedCropOptions& options = {});
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "random_resized_crop"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   std::int64_t height_, width_;
   RandomResizedCropOptions options_;
 };
 
 /// A random window of `size` x `size` (or `height` x `width`) of the image with `padding` zeros
 /// around it. ShapeError if the padded image is smaller than the window.
-class RandomCrop : public TransformBase {
+class RandomCrop : public GeometricTransform {
  public:
   explicit RandomCrop(std::int64_t size, std::int64_t padding = 0)
       : RandomCrop(size, size, padding) {}
   RandomCrop(std::int64_t height, std::int64_t width, std::int64_t padding);
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "random_crop"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   std::int64_t height_, width_, padding_;
 };
 
 /// Flips horizontally with probability `p`.
-class RandomHorizontalFlip : public TransformBase {
+class RandomHorizontalFlip : public GeometricTransform {
  public:
   explicit RandomHorizontalFlip(double p = 0.5);
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "random_horizontal_flip"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   double p_;
 };
 
 /// Rotates the image about its centre by a uniform angle in -degrees..degrees (counter-clockwise is
 /// positive), or low..high; bilinear, zeros outside, same size.
-class RandomRotation : public TransformBase {
+class RandomRotation : public GeometricTransform {
  public:
   explicit RandomRotation(double degrees);
   RandomRotation(double low, double high);
-  Tensor apply(const Tensor& image, Generator& random) const override;
 
  private:
+  std::string_view op() const override { return "random_rotation"; }
+  Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
+
   double low_, high_;
 };
 

@@ -1,0 +1,259 @@
+#include "ferrite/data/warp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "ferrite/data/host.h"
+#include "ferrite/data/image_tensor.h"
+#include "ferrite/data/resample.h"
+
+namespace ferrite::data {
+
+namespace {
+
+Tensor window_of(const Tensor& image, const Window& window) {
+  const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
+  // Columns [first, last) of the window are inside the image.
+  const std::int64_t first = std::clamp<std::int64_t>(-window.left, 0, window.width);
+  const std::int64_t last = std::clamp<std::int64_t>(width - window.left, first, window.width);
+  Tensor out = empty({channels, window.height, window.width}, {.dtype = image.dtype()});
+  const std::size_t item = image.itemsize();
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
+  const auto* p = static_cast<const char*>(image.data_ptr());
+  auto* q = static_cast<char*>(out.data_ptr());
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t y = 0; y < window.height; ++y, q += bytes(window.width)) {
+      const std::int64_t source = y + window.top;
+      const bool inside = source >= 0 && source < height && last > first;
+      if (!inside || last - first < window.width) std::memset(q, 0, bytes(window.width));
+      if (inside)
+        std::memcpy(q + bytes(first),
+                    p + bytes((c * height + source) * width + window.left + first),
+                    bytes(last - first));
+    }
+  return out;
+}
+
+Tensor mirrored(const Tensor& image) {
+  Tensor out = empty(image.shape(), {.dtype = image.dtype()});
+  const std::int64_t rows = image.size(0) * image.size(1), width = image.size(2);
+  dispatch_image(image, "mirror", [&]<class T>() {
+    for (std::int64_t y = 0; y < rows; ++y)
+      std::reverse_copy(image.data<T>() + y * width, image.data<T>() + (y + 1) * width,
+                        out.data<T>() + y * width);
+  });
+  return out;
+}
+
+/// Where a turned image takes its values from, and where it puts those of a place.
+struct Turn {
+  Turn(double radians, std::int64_t height, std::int64_t width)
+      : cosine(std::cos(radians)),
+        sine(std::sin(radians)),
+        cy(static_cast<double>(height) / 2),
+        cx(static_cast<double>(width) / 2) {}
+
+  /// The pixel, counted from the centre of the first, that belongs at pixel (y, x) of the result.
+  std::pair<double, double> source(std::int64_t y, std::int64_t x) const {
+    const double dy = static_cast<double>(y) + 0.5 - cy, dx = static_cast<double>(x) + 0.5 - cx;
+    return {cy - 0.5 + cosine * dy + sine * dx, cx - 0.5 + cosine * dx - sine * dy};
+  }
+  /// A point of the image in the result.
+  void move(double& x, double& y) const {
+    const double dy = y - cy, dx = x - cx;
+    x = cx + cosine * dx + sine * dy;
+    y = cy + cosine * dy - sine * dx;
+  }
+
+  double cosine, sine, cy, cx;
+};
+
+/// The image rotated by `radians`, computed in T.
+template <class T>
+void rotate(const Tensor& in, const Tensor& out, double radians) {
+  const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
+  const Turn turn(radians, height, width);
+  for (std::int64_t y = 0; y < height; ++y)
+    for (std::int64_t x = 0; x < width; ++x) {
+      const auto [sy, sx] = turn.source(y, x);
+      const auto y0 = static_cast<std::int64_t>(std::floor(sy));
+      const auto x0 = static_cast<std::int64_t>(std::floor(sx));
+      const auto fy = static_cast<float>(sy - std::floor(sy));
+      const auto fx = static_cast<float>(sx - std::floor(sx));
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const T* plane = in.data<T>() + c * height * width;
+        const auto at = [&](std::int64_t yy, std::int64_t xx) {
+          const bool inside = yy >= 0 && yy < height && xx >= 0 && xx < width;
+          return inside ? static_cast<float>(plane[yy * width + xx]) : 0.0f;
+        };
+        const float top = at(y0, x0) * (1 - fx) + at(y0, x0 + 1) * fx;
+        const float bottom = at(y0 + 1, x0) * (1 - fx) + at(y0 + 1, x0 + 1) * fx;
+        const float value = top * (1 - fy) + bottom * fy;
+        out.data<T>()[(c * height + y) * width + x] =
+            static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
+      }
+    }
+}
+
+bool keeps_all(const Warp& warp, std::int64_t height, std::int64_t width) {
+  const Window& w = warp.window;
+  return w.top == 0 && w.left == 0 && w.height == height && w.width == width &&
+         warp.height == height && warp.width == width;
+}
+
+/// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them; -1
+/// outside an image of `size`.
+std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::int64_t to,
+                                  std::int64_t size) {
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(to));
+  for (std::int64_t i = 0; i < to; ++i) {
+    const std::int64_t source = start + i * from / to;
+    sources[static_cast<std::size_t>(i)] = source >= 0 && source < size ? source : -1;
+  }
+  return sources;
+}
+
+/// For each value of the result, the index in a plane of the mask; -1 outside.
+std::vector<std::int64_t> mask_sources(std::int64_t height, std::int64_t width, const Warp& warp) {
+  const auto ys = nearest(warp.window.top, warp.window.height, warp.height, height);
+  auto xs = nearest(warp.window.left, warp.window.width, warp.width, width);
+  if (warp.mirrored) std::ranges::reverse(xs);
+  std::vector<std::int64_t> all;
+  all.reserve(ys.size() * xs.size());
+  const Turn turn(warp.radians, warp.height, warp.width);
+  for (std::int64_t i = 0; i < warp.height; ++i)
+    for (std::int64_t j = 0; j < warp.width; ++j) {
+      std::int64_t y = i, x = j;
+      if (warp.radians != 0) {
+        const auto [sy, sx] = turn.source(i, j);
+        y = std::llrint(sy), x = std::llrint(sx);
+      }
+      const bool inside = y >= 0 && y < warp.height && x >= 0 && x < warp.width;
+      const std::int64_t row = inside ? ys[static_cast<std::size_t>(y)] : -1;
+      const std::int64_t column = inside ? xs[static_cast<std::size_t>(x)] : -1;
+      all.push_back(row < 0 || column < 0 ? -1 : row * width + column);
+    }
+  return all;
+}
+
+/// Copies values of `Size` bytes, zeros where there is no source.
+template <std::size_t Size>
+void gather_values(const char* in, std::span<const std::int64_t> sources, char* out) {
+  for (const std::int64_t source : sources) {
+    if (source < 0)
+      std::memset(out, 0, Size);
+    else
+      std::memcpy(out, in + static_cast<std::size_t>(source) * Size, Size);
+    out += Size;
+  }
+}
+
+void check_coordinates(const Tensor& t, std::int64_t columns, std::string_view what,
+                       std::string_view op) {
+  FERRITE_CHECK(t.dim() == 2 && t.size(1) == columns, ShapeError, op, "expected {} [N, {}], got {}",
+                what, columns, t.describe());
+  FERRITE_CHECK(t.dtype() == kFloat32, DTypeError, op, "expected {} of float32, got {}", what,
+                t.describe());
+}
+
+/// Moves a point into the result.
+void move(double& x, double& y, const Warp& warp) {
+  const Window& w = warp.window;
+  x = (x - static_cast<double>(w.left)) * static_cast<double>(warp.width) /
+      static_cast<double>(w.width);
+  y = (y - static_cast<double>(w.top)) * static_cast<double>(warp.height) /
+      static_cast<double>(w.height);
+  if (warp.mirrored) x = static_cast<double>(warp.width) - x;
+  if (warp.radians != 0) Turn(warp.radians, warp.height, warp.width).move(x, y);
+}
+
+}  // namespace
+
+Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op) {
+  Tensor out = image;
+  if (!keeps_all(warp, image.size(1), image.size(2))) {
+    if (warp.window.height == warp.height && warp.window.width == warp.width) {
+      out = window_of(image, warp.window);
+    } else {
+      FERRITE_CHECK(image.size(1) > 0 && image.size(2) > 0, ShapeError, op,
+                    "expected an image with pixels, got {}", image.describe());
+      out = empty({image.size(0), warp.height, warp.width}, {.dtype = image.dtype()});
+      resample(image, warp.window, out);
+    }
+  }
+  if (warp.mirrored) out = mirrored(out);
+  if (warp.radians != 0) {
+    const Tensor turned = empty(out.shape(), {.dtype = out.dtype()});
+    dispatch_image(out, op, [&]<class T>() { rotate<T>(out, turned, warp.radians); });
+    out = turned;
+  }
+  return out;
+}
+
+Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, const Warp& warp,
+                 std::string_view op) {
+  FERRITE_CHECK(
+      (mask.dim() == 2 || mask.dim() == 3) && mask.size(-2) == height && mask.size(-1) == width,
+      ShapeError, op, "expected a mask [{0}, {1}] or [K, {0}, {1}], got {2}", height, width,
+      mask.describe());
+  const Tensor in = host_contiguous(mask, op);
+  Shape shape = in.shape();
+  shape[in.dim() - 2] = warp.height;
+  shape[in.dim() - 1] = warp.width;
+  Tensor out = empty(shape, {.dtype = in.dtype()});
+  const std::vector<std::int64_t> sources = mask_sources(height, width, warp);
+  const std::size_t item = in.itemsize();
+  const auto* from = static_cast<const char*>(in.data_ptr());
+  auto* to = static_cast<char*>(out.data_ptr());
+  const std::int64_t planes = in.dim() == 3 ? in.size(0) : 1;
+  const auto area = static_cast<std::size_t>(height * width);
+  for (std::int64_t k = 0; k < planes; ++k, from += area * item, to += sources.size() * item) {
+    if (item == 1)
+      gather_values<1>(from, sources, to);
+    else if (item == 2)
+      gather_values<2>(from, sources, to);
+    else if (item == 4)
+      gather_values<4>(from, sources, to);
+    else
+      gather_values<8>(from, sources, to);
+  }
+  return out;
+}
+
+Tensor warp_boxes(const Tensor& boxes, const Warp& warp, std::string_view op) {
+  check_coordinates(boxes, 4, "boxes", op);
+  const Tensor in = host_contiguous(boxes, op);
+  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  const auto width = static_cast<double>(warp.width), height = static_cast<double>(warp.height);
+  for (std::int64_t i = 0; i < in.size(0); ++i) {
+    const float* from = in.data<float>() + 4 * i;
+    double xs[4] = {from[0], from[2], from[0], from[2]},
+           ys[4] = {from[1], from[1], from[3], from[3]};
+    for (int corner = 0; corner < 4; ++corner) move(xs[corner], ys[corner], warp);
+    const auto [left, right] = std::ranges::minmax(xs);
+    const auto [top, bottom] = std::ranges::minmax(ys);
+    float* to = out.data<float>() + 4 * i;
+    to[0] = static_cast<float>(std::clamp(left, 0.0, width));
+    to[1] = static_cast<float>(std::clamp(top, 0.0, height));
+    to[2] = static_cast<float>(std::clamp(right, 0.0, width));
+    to[3] = static_cast<float>(std::clamp(bottom, 0.0, height));
+  }
+  return out;
+}
+
+Tensor warp_points(const Tensor& points, const Warp& warp, std::string_view op) {
+  check_coordinates(points, 2, "points", op);
+  const Tensor in = host_contiguous(points, op);
+  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  for (std::int64_t i = 0; i < in.size(0); ++i) {
+    double x = in.data<float>()[2 * i], y = in.data<float>()[2 * i + 1];
+    move(x, y, warp);
+    out.data<float>()[2 * i] = static_cast<float>(x);
+    out.data<float>()[2 * i + 1] = static_cast<float>(y);
+  }
+  return out;
+}
+
+}  // namespace ferrite::data

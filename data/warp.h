@@ -1,0 +1,50 @@
+// Geometric changes of an image and of what belongs to it: one description, drawn once, for pixels,
+// masks, boxes and points.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "ferrite/core/tensor.h"
+
+namespace ferrite::data {
+
+/// An image with what is marked in it. Undefined members stay so; the image is needed.
+///
+/// Coordinates count pixels from the image's upper left corner: x to the right, 0 to the width, y
+/// downwards; the centre of the first pixel is (0.5, 0.5).
+struct Annotated {
+  Tensor image;        ///< [C, H, W], uint8 or float32
+  Tensor mask = {};    ///< [H, W] or [K, H, W], of any type
+  Tensor boxes = {};   ///< float32 [N, 4]: x1, y1, x2, y2
+  Tensor points = {};  ///< float32 [N, 2]: x, y
+};
+
+/// A rectangle of pixels; it may extend beyond an image.
+struct Window {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
+/// A window of an image, with zeros outside the image, is scaled to `height` x `width`; then
+/// mirrored left to right, then turned about its centre, counter-clockwise, with zeros outside.
+struct Warp {
+  Window window;
+  std::int64_t height = 0, width = 0;
+  bool mirrored = false;
+  double radians = 0;
+};
+
+/// A dense image [C, H, W] of uint8 or float32: scaled like Resize, turned with bilinear weights.
+/// The image itself if the warp changes nothing. ShapeError for scaling an image without pixels.
+Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op);
+/// A mask [H, W] or [K, H, W] of an image of `height` x `width` (ShapeError): each value is that of
+/// the nearest pixel, as torchvision defines it.
+Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, const Warp& warp,
+                 std::string_view op);
+/// Boxes, clipped to the result; of a turned one, the box around it. Boxes outside have no area but
+/// stay in their place. ShapeError, DTypeError.
+Tensor warp_boxes(const Tensor& boxes, const Warp& warp, std::string_view op);
+/// Points, also those that fall outside. ShapeError, DTypeError.
+Tensor warp_points(const Tensor& points, const Warp& warp, std::string_view op);
+
+}  // namespace ferrite::data
