@@ -48,5 +48,22 @@ else()
   endif()
 endif()
 
+# HDF5: the component hdf5.
+set(FERRITE_HAVE_HDF5 OFF)
+if(FERRITE_HDF5 STREQUAL "OFF")
+  set(ferrite_hdf5_reason "FERRITE_HDF5=OFF")
+else()
+  find_package(HDF5C MODULE QUIET)
+  if(HDF5C_FOUND)
+    set(FERRITE_HAVE_HDF5 ON)
+    set(ferrite_hdf5_reason "${HDF5C_LIBRARY}")
+  elseif(FERRITE_HDF5 STREQUAL "ON")
+    message(FATAL_ERROR "FERRITE_HDF5=ON, but HDF5 was not found. "
+                        "On Debian or Ubuntu: apt-get install libhdf5-dev")
+  else()
+    set(ferrite_hdf5_reason "not found")
+  endif()
+endif()
+
 include(FerriteCuda)
 include(FerriteCudaLibraries)

@@ -59,6 +59,14 @@ foreach(level IN LISTS FERRITE_ISA_LEVELS)
   install(TARGETS ferrite_kernels_${level} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})
 endforeach()
 install(EXPORT ferrite-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+if(FERRITE_HAVE_HDF5)
+  # The component hdf5, for which programs ask: find_package(ferrite COMPONENTS hdf5).
+  file(GLOB hdf5_headers RELATIVE ${PROJECT_SOURCE_DIR} data/hdf5/*.h)
+  ferrite_install_headers(${hdf5_headers})
+  install(TARGETS ferrite_hdf5 EXPORT ferrite-hdf5-targets
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT ferrite-hdf5-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+endif()
 install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT kernel_test OPTIONAL
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ferrite-kernel_test-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package}
@@ -83,5 +91,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferrite-config-version.cm
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferrite-config.cmake
               ${PROJECT_BINARY_DIR}/ferrite-config-version.cmake
-              cmake/FindDeflate.cmake
+              cmake/FindDeflate.cmake cmake/FindHDF5C.cmake
         DESTINATION ${ferrite_package})

@@ -18,6 +18,7 @@ set(FERRITE_CUBLASLT AUTO CACHE STRING "Use cuBLASLt's products: AUTO (where fou
 set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found), ON or OFF")
 set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
+set(FERRITE_HDF5 AUTO CACHE STRING "Build the component hdf5: AUTO (where found), ON or OFF")
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
 set(FERRITE_BATCH 12 CACHE STRING
     "Compile small files in batches of up to so many: from scratch in half the time (1: each alone)")
@@ -26,10 +27,10 @@ option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULA
 set(FERRITE_EXTRA_PROJECTS "" CACHE STRING
     "Folders of other projects to build along, e.g. users' kernels to be run on the emulator")
 set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATOR)
-set_property(CACHE FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO
+set_property(CACHE FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5
              PROPERTY STRINGS AUTO ON OFF)
 
-foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO)
+foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5)
   string(TOUPPER "${${name}}" value)
   get_property(allowed CACHE ${name} PROPERTY STRINGS)
   if(NOT value IN_LIST allowed)
