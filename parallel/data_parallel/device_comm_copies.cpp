@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <array>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/kernels/copy.h"
@@ -23,7 +24,7 @@ class Sums {
  public:
   void add(const Tensor& out, const std::vector<const void*>& inputs, std::int64_t begin,
            std::int64_t end) {
-    Group& group = groups_[static_cast<std::size_t>(out.dtype())];
+    Group& group = groups_[out.dtype()];
     const auto skipped = begin * static_cast<std::int64_t>(out.itemsize());
     group.parts.push_back({static_cast<char*>(out.data_ptr()) + skipped, end - begin,
                            static_cast<std::int32_t>(group.inputs.size()),
@@ -32,8 +33,8 @@ class Sums {
       group.inputs.push_back(static_cast<const char*>(input) + skipped);
   }
   void queue(const Stream& stream) const {
-    for (std::size_t t = 0; t < groups_.size(); ++t)
-      kernels::sum_parts(stream, static_cast<DType>(t), groups_[t].parts, groups_[t].inputs);
+    for (const auto& [dtype, group] : groups_)
+      kernels::sum_parts(stream, dtype, group.parts, group.inputs);
   }
 
  private:
@@ -41,7 +42,7 @@ class Sums {
     std::vector<kernels::SumPart> parts;
     std::vector<const void*> inputs;
   };
-  std::array<Group, static_cast<std::size_t>(kBool)> groups_;
+  std::map<DType, Group> groups_;
 };
 
 class CopyComm : public DeviceComm {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "ferrite/core/storage_part.h"
@@ -61,8 +62,10 @@ FlatLayout::FlatLayout(std::span<const Tensor> tensors, std::size_t packed_below
     part.offset = bytes_;
     bytes_ += aligned(part.nbytes);
   };
-  for (int type = 0; type <= static_cast<int>(kBool); ++type) {
-    const auto dtype = static_cast<DType>(type);
+  std::set<DType> dtypes;
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (packed[i]) dtypes.insert(parts_[i].dtype);
+  for (const DType dtype : dtypes) {
     const std::size_t start = bytes_;
     for (std::size_t i = 0; i < parts_.size(); ++i)
       if (packed[i] && parts_[i].dtype == dtype) place(parts_[i]);

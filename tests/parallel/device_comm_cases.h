@@ -102,7 +102,8 @@ inline Lists parts_of(const std::vector<Device>& devices, int first, DType dtype
 inline void check_broadcast(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   std::vector<Tensor> tensors;
-  for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool})
+  for (const DType dtype :
+       {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool})
     for (const Tensor& t : assorted(dtype, 1, devices[0])) tensors.push_back(t);
   std::int64_t bytes = 0;
   for (const Tensor& t : tensors) bytes += static_cast<std::int64_t>(t.nbytes());

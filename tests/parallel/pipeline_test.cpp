@@ -253,12 +253,13 @@ TEST_CASE("errors of a stage name the place, and the next batch succeeds") {
   Pipeline pipe(net, {"cpu:0", "cpu:1"}, {.chunks = 3});
   const Tensor x = ones({6, 4});
   CHECK(message_of<IndexError>([&] { pipe(x); }) ==
-        "[pipeline] stage 1 on cpu:1 (layers 2 to 3), micro-batch 1: [layer] out of luck");
+        "[pipeline] stage 1 on cpu:1 (layers 2 to 3), micro-batch 1: in 2: [layer] out of luck");
   pipe(x).sum().backward();
   CHECK(net.parameters()[0].grad().defined());
-  CHECK(message_of<ShapeError>([&] {
-          pipe(ones({6, 5}));
-        }).starts_with("[pipeline] stage 0 on cpu:0 (layers 0 to 1), micro-batch 0: [linear"));
+  CHECK(
+      message_of<ShapeError>([&] {
+        pipe(ones({6, 5}));
+      }).starts_with("[pipeline] stage 0 on cpu:0 (layers 0 to 1), micro-batch 0: in 0: [linear"));
   // During the recomputation: after five calls in forward, this is the first in backward.
   auto& layer = dynamic_cast<Throws&>(net[2]);
   const Tensor y = pipe(x).sum();
