@@ -328,6 +328,8 @@ TEST_CASE("methods compute what the functions do") {
   CHECK(values(x.where(x > 2, -1)) == Values{4, -1, -1, 3});
   CHECK(values(x.max(y)) == Values{4, 2, 3, 4});
   CHECK(values(x.min(y)) == Values{1, 1, 2, 3});
+  CHECK(values(max(x, y)) == Values{4, 2, 3, 4});
+  CHECK(values(min(x, y)) == Values{1, 1, 2, 3});
   CHECK(values(x.max(0).values) == Values{4, 3});
   CHECK(values(x.min(1).indices) == Values{1, 0});
   auto [sorted, order] = x.sort(1);
