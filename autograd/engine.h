@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <utility>
 #include <vector>
@@ -51,6 +52,17 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> gradients = {}, bool retain_graph = false,
                          bool create_graph = false, bool allow_unused = false);
+
+/// `grad({loss}, {x, y})`
+inline std::vector<Tensor> grad(std::initializer_list<Tensor> outputs,
+                                std::initializer_list<Tensor> inputs,
+                                std::initializer_list<Tensor> gradients = {},
+                                bool retain_graph = false, bool create_graph = false,
+                                bool allow_unused = false) {
+  return grad(std::span(outputs.begin(), outputs.size()), std::span(inputs.begin(), inputs.size()),
+              std::span(gradients.begin(), gradients.size()), retain_graph, create_graph,
+              allow_unused);
+}
 
 }  // namespace autograd
 }  // namespace ferrite

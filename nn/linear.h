@@ -1,6 +1,7 @@
 // Linear, Embedding, Flatten.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
@@ -16,6 +17,8 @@ struct LinearOptions {
 class Linear : public Cloneable<Linear> {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+  Linear(std::int64_t in_features, std::int64_t out_features, std::same_as<bool> auto bias)
+      : Linear(in_features, out_features, LinearOptions{.bias = bias}) {}
   /// Draws new weights: uniform within +-1 / sqrt(in_features).
   void reset_parameters();
   Tensor forward(const Tensor& input) override;

@@ -262,8 +262,8 @@ class Module {
   /// the closest names.
   std::int64_t requires_grad_(bool on, std::string_view pattern);
   Module& requires_grad_(const char*) = delete;
-  /// Fills gradients with zeros, in place; `set_to_none` drops them instead.
-  Module& zero_grad(bool set_to_none = false);
+  /// Drops the gradients; with `set_to_none` false, fills them with zeros, in place.
+  Module& zero_grad(bool set_to_none = true);
 
   /// An independent deep copy, of the same type and on the same devices, without gradients. Tensors
   /// and modules that are shared inside this module are shared in the same way inside the copy.

@@ -272,6 +272,14 @@ Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
   return where(condition, scalar_like(a, b), b);
 }
+Tensor where(const Tensor& condition, Scalar a, Scalar b) {
+  const bool floating = a.is_floating() || b.is_floating();
+  const bool masks = a.kind() == Scalar::Kind::boolean && b.kind() == Scalar::Kind::boolean;
+  const DType dtype = floating ? get_default_dtype() : masks ? kBool : kInt64;
+  FERRITE_CHECK(condition.defined(), ValueError, "where", "the condition is undefined");
+  const Tensor second = full({}, b, {.dtype = dtype, .device = condition.device()});
+  return where(condition, full({}, a, {.dtype = dtype, .device = condition.device()}), second);
+}
 
 // ---- clamp
 

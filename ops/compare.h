@@ -87,6 +87,8 @@ inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
+/// Of the default dtype if one of the numbers is floating, of int64, or of bool if both are.
+Tensor where(const Tensor& condition, Scalar a, Scalar b);
 /// min(max(x, min), max); one of the bounds may be missing (ValueError for both). The dtype is that
 /// of x promoted with the bounds: bool between integers is int64. The gradient is 0 at the bounds,
 /// as for hardtanh, and at NaN.
@@ -108,6 +110,8 @@ Tensor floor_divide(const Tensor& a, Scalar b);
 /// a - b * floor(a / b), with the sign of b. `a` gets a gradient, and `b` if it is a tensor.
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Scalar b);
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator%(const Tensor& a, Scalar b) { return remainder(a, b); }
 /// a - b * trunc(a / b), with the sign of a.
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Scalar b);

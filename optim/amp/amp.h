@@ -65,7 +65,7 @@ class Amp {
   /// one has. Does nothing if no gradients were checked.
   void update();
   /// For all optimizers; each optimizer's own zero_grad() works as well.
-  void zero_grad(bool set_to_none = false);
+  void zero_grad(bool set_to_none = true);
 
   /// Waits for the device.
   double loss_scale(std::size_t loss_id = 0) const;

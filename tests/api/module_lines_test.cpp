@@ -41,6 +41,7 @@ struct Nested : nn::Cloneable<Nested> {
 TEST_CASE("layers are made as in torch::nn") {
   nn::Linear a(4, 2);
   nn::Linear b(4, 2, {.bias = false});
+  nn::Linear b2(4, 2, false);
   auto c = nn::Linear(4, 2);
   auto p = std::make_unique<nn::Linear>(4, 2);
   auto q = std::make_shared<nn::Linear>(4, 2);

@@ -270,6 +270,9 @@ TEST_CASE("arithmetic is written as in libtorch") {
   z = x.maximum(y) + x.minimum(y);
   z = x.max(y) + x.min(y);
   z = max(x, y) + min(x, y);
+  z = x % 2 + x % y;
+  z = where(x > 1, 1.0, 0.0);
+  z = where(x > 1, 1, 0);
   z = x.matmul(y.t()) + x.mm(y.t());
   z = x.unsqueeze(0).bmm(y.t().unsqueeze(0));
   z = x.mv(y[0]) + x[0].dot(y[0]) + x[0].outer(y[0])[0][0];

@@ -329,6 +329,11 @@ TEST_CASE("methods compute what the functions do") {
   CHECK(values(x.max(y)) == Values{4, 2, 3, 4});
   CHECK(values(x.min(y)) == Values{1, 1, 2, 3});
   CHECK(values(max(x, y)) == Values{4, 2, 3, 4});
+  CHECK(values(x % 2) == Values{0, 1, 0, 1});
+  CHECK(values(where(x > 2, 1, 0)) == Values{1, 0, 0, 1});
+  CHECK(where(x > 2, 1, 0).dtype() == kInt64);
+  CHECK(where(x > 2, 1, 0.5).dtype() == kFloat32);
+  CHECK(where(x > 2, true, false).dtype() == kBool);
   CHECK(values(min(x, y)) == Values{1, 1, 2, 3});
   CHECK(values(x.max(0).values) == Values{4, 3});
   CHECK(values(x.min(1).indices) == Values{1, 0});
