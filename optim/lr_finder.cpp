@@ -87,7 +87,8 @@ LRFinderResult LRFinder::range_test(const std::function<Tensor()>& loss) {
       const double smoothed = mean / (1 - std::pow(o_.beta, static_cast<double>(i + 1)));
       result.lrs.push_back(lr(i));
       result.losses.push_back(smoothed);
-      result.diverged = !std::isfinite(smoothed) || smoothed > o_.diverge_threshold * best;
+      result.diverged =
+          !std::isfinite(smoothed) || (best > 0 && smoothed > o_.diverge_threshold * best);
       if (result.diverged) break;
       best = std::min(best, smoothed);
       value.backward();

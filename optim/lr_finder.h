@@ -28,8 +28,7 @@ struct LRFinderOptions {
   LRSpacing spacing = LRSpacing::exponential;
   /// Weight of the past in the running mean of the loss, from 0 (none) to below 1.
   double beta = 0.98;
-  /// It ends when the mean loss is this many times the best, or not finite; infinity: never by
-  /// that.
+  /// It ends when the mean loss is not finite, or this many times the best, if that is above 0.
   double diverge_threshold = 4;
 };
 
