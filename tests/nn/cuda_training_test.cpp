@@ -80,7 +80,8 @@ Outcome train_lenet(const Setup& setup) {
   const data::SyntheticDigits digits(11, 5,
                                      data::Compose{data::ToTensor(), data::Normalize(0.13, 0.31)});
   data::DataLoader loader(
-      digits, {.batch_size = 4, .shuffle = true, .num_workers = 1, .seed = 6, .device = setup.device});
+      digits,
+      {.batch_size = 4, .shuffle = true, .num_workers = 1, .seed = 6, .device = setup.device});
   std::vector<Tensor> losses;  // read at the end: no step waits
   std::uint64_t waits = 0;
   for (int epoch = 0; epoch < 2; ++epoch) {
