@@ -24,9 +24,6 @@ OVERLOADS = {
     "name": "core: a DType; parallel: a ReduceOp",
 }
 
-# Still ambiguous; empty once data:: and metrics:: have other names for them.
-KNOWN = {"LoadOptions", "Normalize", "stack"}
-
 KEYWORDS = {"if", "for", "while", "switch", "return", "sizeof", "decltype", "noexcept", "alignas",
             "requires", "static_assert", "operator", "defined"}
 
@@ -131,7 +128,6 @@ def main():
     shared = {n: w for n, w in where.items() if len(w) > 1}
     functions = {n for n, w in shared.items() if all(True in kinds for kinds in w.values())}
     clashes = ambiguous(sorted(shared), sys.argv[2:]) | (functions - set(OVERLOADS))
-    clashes -= KNOWN
     for name in sorted(clashes):
         print(f"{name}: declared in {' and '.join(sorted(shared[name]))}")
     for name in sorted(set(OVERLOADS) - functions):
