@@ -58,19 +58,17 @@ std::vector<double> train(bool sync_batch_norm, const Device& device) {
   net.to(device);
   parallel::DistributedDataParallel ddp(net);
   optim::SGD optimizer(ddp.parameters(), {.lr = 0.05, .momentum = 0.9});
-  data::BatchSampler batches(
-      data::DistributedSampler(kSamples, {.rank = parallel::get_rank(),
-                                          .world_size = parallel::get_world_size(),
-                                          .shuffle = false}),
-      kBatch / parallel::get_world_size());
+  data::DataLoader loader(
+      data::TensorDataset{samples},
+      {.batch_size = kBatch / parallel::get_world_size(),
+       .device = device,
+       .sampler = data::DistributedSampler(kSamples, {.rank = parallel::get_rank(),
+                                                      .world_size = parallel::get_world_size(),
+                                                      .shuffle = false})});
 
   std::vector<double> losses;
   for (std::int64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    batches.set_epoch(epoch);
-    for (auto rows = batches.next(); !rows.empty(); rows = batches.next()) {
-      const Tensor images = data::gather_rows(samples.images, rows).to(device);
-      const Tensor features = data::gather_rows(samples.features, rows).to(device);
-      const Tensor labels = data::gather_rows(samples.labels, rows).to(device);
+    for (auto& [images, features, labels] : loader) {
       const Tensor loss = cross_entropy(ddp(images, features), labels);
       optimizer.zero_grad();
       loss.backward();

@@ -41,17 +41,20 @@ class Adagrad final : public optim::TensorOptimizer<AdagradOptions> {
   }
 };
 
-/// Rows of numbers around the centre of their class; a sample is [3, 10]: an anchor, another row of
-/// its class, and one of another class.
-struct Triplets : data::Dataset {
+struct Triplet {
+  Tensor anchor, positive, negative;  // the second of the anchor's class, the third of another
+};
+
+/// Rows of numbers around the centre of their class.
+struct Triplets : data::DatasetOf<Triplet> {
   std::int64_t size() const override { return 48; }
-  data::Sample get(std::int64_t index) const override {
+  Triplet get(std::int64_t index) const override {
     const std::int64_t label = index % 4, other = (label + 1 + index / 4 % 3) % 4;
     const auto row = [&](std::int64_t kind, std::int64_t which) {
       return test::hash_uniform({10}, 500 + static_cast<std::uint32_t>(kind), 2) +
              test::hash_uniform({10}, 600 + static_cast<std::uint32_t>(3 * index + which), 1);
     };
-    return {stack({row(label, 0), row(label, 1), row(other, 2)}), tensor(label)};
+    return {row(label, 0), row(label, 1), row(other, 2)};
   }
 };
 
@@ -83,13 +86,12 @@ std::vector<double> train(const Device& device, int epochs) {
   test::set_weights(net);
   net.to(device);
   Adagrad optimizer(net.parameters(), {.lr = 0.02, .lr_decay = 0.05, .weight_decay = 1e-3});
-  optim::StepLR scheduler(optimizer, {.step_size = 2, .gamma = 0.5});
+  optim::StepLR scheduler(optimizer, 2, 0.5);
 
   std::vector<double> losses;
   for (int epoch = 0; epoch < epochs; ++epoch) {
-    for (auto& [triplets, labels] : loader) {
-      const auto inputs = triplets.unbind(1);
-      const Tensor loss = triplet_loss(net(inputs[0]), net(inputs[1]), net(inputs[2]));
+    for (auto& [anchor, positive, negative] : loader) {
+      const Tensor loss = triplet_loss(net(anchor), net(positive), net(negative));
       optimizer.zero_grad();
       loss.backward();
       optimizer.step();

@@ -11,9 +11,13 @@ using namespace ferrite;
 namespace {
 
 /// Noisy images of a bright disc, [1, 16, 16], and where the disc is.
-struct Cells : data::Dataset {
+struct Pair {
+  Tensor image, mask;
+};
+
+struct Cells : data::DatasetOf<Pair> {
   std::int64_t size() const override { return 24; }
-  data::Sample get(std::int64_t index) const override {
+  Pair get(std::int64_t index) const override {
     const auto seed = static_cast<std::uint32_t>(index);
     const auto draw = [&](int number) { return static_cast<int>(test::hash32(seed, number) % 6); };
     const int row = 5 + draw(0), column = 5 + draw(1), radius = 2 + draw(2) / 2;
@@ -78,7 +82,7 @@ Tensor criterion(const Tensor& logits, const Tensor& mask) {
 
 /// The losses of all steps, and, after whole epochs, that of the evaluated network.
 std::vector<double> train(const Device& device, int epochs, std::size_t most = 100) {
-  data::DataLoader loader(Cells(), {.batch_size = 4, .workers = 1, .device = device});
+  data::DataLoader loader(Cells(), {.batch_size = 4, .num_workers = 1, .device = device});
   UNet net;
   test::set_weights(net);
   net.to(device);
