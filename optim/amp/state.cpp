@@ -123,6 +123,9 @@ void Amp::State::unscale_with(PerOptimizer& o, std::size_t loss_id) {
 
 /// Makes room for gradients of another scale.
 void Amp::State::put_aside(PerOptimizer& o) {
+  const std::vector<Tensor> parameters = o.optimizer->parameters();
+  if (std::ranges::none_of(parameters, [](const Tensor& p) { return p.grad().defined(); }))
+    return forget(o);  // zero_grad() has dropped them
   NoGradGuard guard;
   unscale_with(o, *o.pending);
   const std::vector<Tensor> updated = o.optimizer->master_parameters();
@@ -141,7 +144,7 @@ void Amp::State::put_aside(PerOptimizer& o) {
       o.aside[i].add_(grad);
   }
   o.has_aside = true;
-  autograd::zero_grad(o.optimizer->parameters(), false);
+  autograd::zero_grad(parameters, false);
   o.optimizer->drop_master_gradients();
   o.pending.reset();
 }

@@ -265,10 +265,10 @@ TEST_CASE("apply, train and eval, freezing, zero_grad") {
   CHECK(!net.first.scale.grad().defined());
   const Tensor grad = net.parameters()[3].grad();
   REQUIRE(grad.defined());
-  net.zero_grad();
+  net.zero_grad(false);
   check_close(grad, {0, 0});
   CHECK(net.parameters()[3].grad().is_same(grad));
-  net.zero_grad(true);
+  net.zero_grad();
   CHECK(!net.parameters()[3].grad().defined());
 }
 
