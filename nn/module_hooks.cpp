@@ -155,11 +155,12 @@ const std::shared_ptr<detail::Hooks>& Module::own_hooks() {
 void Module::warn_of_skipped_hooks() const {
   static std::atomic<bool> given = false;
   if (outer_hooks_->empty()) return;
-  warn_once(given, "module",
-            fmt::format("'{}' was called, but not as a part of a call of the module around it whose "
-                        "hooks or mixed precision therefore did nothing; call that module as net(x), "
-                        "not net.forward(x)",
-                        call_path()));
+  warn_once(
+      given, "module",
+      fmt::format("'{}' was called, but not as a part of a call of the module around it whose "
+                  "hooks or mixed precision therefore did nothing; call that module as net(x), "
+                  "not net.forward(x)",
+                  call_path()));
 }
 
 ModuleHook Module::register_forward_pre_hook(ForwardPreHook f) {

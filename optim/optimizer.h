@@ -51,8 +51,9 @@ class Optimizer {
   /// For schedulers, before their steps: warns, once, if step() was never called on this object,
   /// not even by a loss scaler that skipped it.
   void warn_if_never_stepped(const char* scheduler);
-  /// Drops the gradients, so that steps leave parameters alone that get none, as PyTorch 2 does; or,
-  /// with `set_to_none` false, fills them with zeros, in place. Those of master weights are dropped.
+  /// Drops the gradients, so that steps leave parameters alone that get none, as PyTorch 2 does;
+  /// or, with `set_to_none` false, fills them with zeros, in place. Those of master weights are
+  /// dropped.
   void zero_grad(bool set_to_none = true);
 
   std::size_t num_groups() const { return groups_.size(); }

@@ -16,7 +16,8 @@
 // - wrap a model in its final state (device, dtype, frozen parts);
 // - every backward pass through the result of `ddp(...)`, outside no_sync(), communicates, and all
 //   ranks must run it. Other passes (`net(...)`) stay local to the rank;
-// - gradients are views of the buckets that are all-reduced. zero_grad(false) keeps them, and backward
+// - gradients are views of the buckets that are all-reduced. zero_grad(false) keeps them, and
+// backward
 //   adds to them; those that zero_grad() has dropped are copied there.
 #pragma once
 
