@@ -28,21 +28,22 @@ DType dtype_of_code(std::uint8_t code, const Where& where) {
   switch (code) {
     case 0x08:
       return kUInt8;
+    case 0x09:
+      return kInt8;
+    case 0x0b:
+      return kInt16;
     case 0x0c:
       return kInt32;
     case 0x0d:
       return kFloat32;
     case 0x0e:
       return kFloat64;
-    case 0x09:
-    case 0x0b:
-      where.fail(2, "element type 0x{:02x} ({}) is not supported; convert it to int32 (0x0c)", code,
-                 code == 0x09 ? "int8" : "int16");
     default:
-      where.fail(2,
-                 "element type 0x{:02x} is unknown; expected 0x08 (uint8), 0x0c (int32), 0x0d "
-                 "(float32) or 0x0e (float64)",
-                 code);
+      where.fail(
+          2,
+          "element type 0x{:02x} is unknown; expected 0x08 (uint8), 0x09 (int8), 0x0b (int16), "
+          "0x0c (int32), 0x0d (float32) or 0x0e (float64)",
+          code);
   }
 }
 
@@ -83,7 +84,10 @@ Header read_header(const Where& where, Read&& read) {
 
 void to_native_order(const Tensor& tensor) {
   const auto n = static_cast<std::size_t>(tensor.numel());
-  if (tensor.itemsize() == 4) {
+  if (tensor.itemsize() == 2) {
+    auto* p = static_cast<std::uint16_t*>(tensor.data_ptr());
+    std::transform(p, p + n, p, [](std::uint16_t v) { return __builtin_bswap16(v); });
+  } else if (tensor.itemsize() == 4) {
     auto* p = static_cast<std::uint32_t*>(tensor.data_ptr());
     std::transform(p, p + n, p, [](std::uint32_t v) { return __builtin_bswap32(v); });
   } else if (tensor.itemsize() == 8) {

@@ -98,7 +98,9 @@ std::optional<Element> element_of(hid_t type) {
   if (H5Tget_class(type) == H5T_INTEGER) {
     const bool is_signed = H5Tget_sign(type) == H5T_SGN_2;
     if (size == 1 && !is_signed) return Element{kUInt8, copy(H5T_NATIVE_UINT8)};
-    if (size <= 2 || (size == 4 && is_signed)) return Element{kInt32, copy(H5T_NATIVE_INT32)};
+    if (size == 1) return Element{kInt8, copy(H5T_NATIVE_INT8)};
+    if (size == 2 && is_signed) return Element{kInt16, copy(H5T_NATIVE_INT16)};
+    if (size == 2 || (size == 4 && is_signed)) return Element{kInt32, copy(H5T_NATIVE_INT32)};
     if (size == 4 || (size == 8 && is_signed)) return Element{kInt64, copy(H5T_NATIVE_INT64)};
   }
   if (H5Tget_class(type) == H5T_FLOAT) {

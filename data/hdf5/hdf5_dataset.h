@@ -35,10 +35,9 @@ class HDF5Rows {
   std::int64_t size() const;
   /// Number of datasets.
   std::int64_t count() const;
-  /// Rows `indices` of dataset number `which`: [N, ...] on the host. uint8, int64, float16,
-  /// float32, float64 and bool stay what they are, other integers are int32, or int64 if they do
-  /// not fit. Consecutive indices are read at once. IndexError; IoError naming the dataset if its
-  /// data is damaged.
+  /// Rows `indices` of dataset number `which`: [N, ...] on the host. Types stay what they are;
+  /// uint16 becomes int32, and uint32 int64. Consecutive indices are read at once. IndexError;
+  /// IoError naming the dataset if its data is damaged.
   Tensor read(std::int64_t which, std::span<const std::int64_t> indices) const;
 
  private:

@@ -40,6 +40,11 @@ TEST_CASE("idx: wide types are big-endian") {
       parse_idx(bytes_of(idx(0x0c, {2}, std::string("\0\0\1\2\xff\xff\xff\xfe", 8))), "");
   CHECK(i.dtype() == kInt32);
   CHECK(i.to_vector<std::int32_t>() == std::vector<std::int32_t>{258, -2});
+  const Tensor s = parse_idx(bytes_of(idx(0x0b, {2}, std::string("\1\2\xff\xfe", 4))), "");
+  CHECK(s.dtype() == kInt16);
+  CHECK(s.to_vector<std::int16_t>() == std::vector<std::int16_t>{258, -2});
+  const Tensor b = parse_idx(bytes_of(idx(0x09, {2}, "\1\xfe")), "");
+  CHECK(b.to_vector<std::int8_t>() == std::vector<std::int8_t>{1, -2});
   const Tensor f = parse_idx(bytes_of(idx(0x0d, {1}, std::string("\x3f\xc0\0\0", 4))), "");
   CHECK(f.item<float>() == 1.5f);
   const Tensor d =
@@ -61,7 +66,7 @@ TEST_CASE("idx: no elements") {
 TEST_CASE("idx: errors give file, offset, expected and got") {
   CHECK(contains(refusal(""), "[read_idx] 'file.idx' at byte 0"));
   CHECK(contains(refusal("PK\x03\x04 something"), "two zero bytes, got 0x50 0x4b"));
-  CHECK(contains(refusal(idx(0x09, {1}, "a")), "at byte 2: element type 0x09 (int8)"));
+  CHECK(contains(refusal(idx(0x0a, {1}, "a")), "at byte 2: element type 0x0a is unknown"));
   CHECK(contains(refusal(idx(0x42, {1}, "a")), "0x42 is unknown"));
   CHECK(contains(refusal(idx(0x08, {}, "a")), "expected 1 to 8 dimensions, got 0"));
   CHECK(contains(refusal(idx(0x08, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "a")), "got 9"));

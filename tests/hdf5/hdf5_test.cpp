@@ -145,7 +145,7 @@ TEST_CASE("hdf5: types, and samples of other types") {
     std::string name;
     hid_t stored;
     DType dtype;
-  } types[] = {{"i8", H5T_STD_I8LE, kInt32},      {"i16", H5T_STD_I16BE, kInt32},
+  } types[] = {{"i8", H5T_STD_I8LE, kInt8},       {"i16", H5T_STD_I16BE, kInt16},
                {"u16", H5T_STD_U16LE, kInt32},    {"i32", H5T_STD_I32LE, kInt32},
                {"u32", H5T_STD_U32BE, kInt64},    {"i64", H5T_STD_I64BE, kInt64},
                {"f16", half, kFloat16},           {"f32", H5T_IEEE_F32LE, kFloat32},

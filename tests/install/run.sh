@@ -63,6 +63,14 @@ if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch
   cat "$scratch/refused.log" >&2
   exit 1
 fi
+# The component hdf5, where it was built.
+if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_hdf5.*) ]]; then
+  cmake -S "$here/consumer" -B "$scratch/build" -DCOMPONENTS=hdf5
+  cmake --build "$scratch/build" --target consumer_hdf5
+  "$scratch/build/consumer_hdf5" "$scratch/missing.h5"
+else
+  echo "the component hdf5: skipped, as libhdf5 was not found"
+fi
 # With add_subdirectory it must compile; linking was tested above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
