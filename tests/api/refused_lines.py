@@ -8,11 +8,7 @@ import subprocess
 import sys
 
 PROLOGUE = """
-#include <ferrite/ops/arithmetic.h>
-#include <ferrite/ops/compare.h>
-#include <ferrite/ops/creation.h>
-#include <ferrite/ops/index.h>
-#include <ferrite/ops/reduce.h>
+#include <ferrite/ferrite.h>
 using namespace ferrite;
 """
 
@@ -25,7 +21,8 @@ def read(path):
 def source(cases):
     out = [PROLOGUE]
     for number, (line, _) in enumerate(cases):
-        out += [f"void f{number}(Tensor& x, Tensor& w) {{", f'#line 1 "case_{number}"', line, "}"]
+        out += [f"void f{number}(Tensor& x, Tensor& w, nn::Sequential& net, optim::SGD& sgd,",
+                f"    optim::Optimizer& optimizer) {{", f'#line 1 "case_{number}"', line, "}"]
     return "\n".join(out)
 
 
