@@ -158,7 +158,7 @@ TEST_CASE("eval, freezing, no_grad and zero_grad on a CUDA device") {
   sum(net(x)).backward();
   const Tensor grad = net.parameters()[0].grad();
   REQUIRE(grad.defined());
-  net.zero_grad();
+  net.zero_grad(false);
   CHECK(net.parameters()[0].grad().is_same(grad));
   check_close(grad, zeros(grad.shape()), 0);
   net.zero_grad(true);
