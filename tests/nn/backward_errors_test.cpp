@@ -73,7 +73,8 @@ TEST_CASE("anomaly mode finds the backward that gives NaN, its module and its ca
         message.starts_with("in block.1: [sqrt] its backward gave NaN in the gradient of input 0, "
                             "float32[1, 2]"));
     CHECK(message.find("\nsqrt was called from\n  ") != std::string::npos);
-    CHECK(message.find("test_nn+0x") != std::string::npos);
+    CHECK(message.find("/test_nn") != std::string::npos);
+    CHECK(message.find("+0x") != std::string::npos);
   }
   CHECK(!autograd::is_anomaly_enabled());
   {
