@@ -59,7 +59,8 @@ inline Outcome run_program(const std::string& program, const std::vector<std::st
                            const std::filesystem::path& folder) {
   const pid_t child = start_program(program, arguments, folder);
   int status = 0;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(250);
+  // Below the longest limit of a test.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(850);
   for (;;) {
     const pid_t done = waitpid(child, &status, WNOHANG);
     if (done < 0) FAIL("waitpid");
