@@ -88,7 +88,7 @@ void Module::register_module(std::string name, Module& member) {
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
   check_no_cycle(member, name);
-  member.forget_call_paths();
+  member.become_part();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
 }
 
@@ -97,7 +97,7 @@ void Module::add_module(std::string name, std::unique_ptr<Module> module) {
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
   check_no_cycle(*module, name);
-  module->forget_call_paths();
+  module->become_part();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
@@ -120,7 +120,7 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
   FERRITE_CHECK(entry && !entry->wrapped, ValueError, "replace",
                 "expected the path of a module below this {}, got '{}'", name(), path);
   parent->check_no_cycle(*module, last);
-  module->forget_call_paths();
+  module->become_part();
   if (entry->module) {
     entry->module = std::move(module);
     return *entry->module;
@@ -161,6 +161,7 @@ void Module::wrap_module(Module& module) {
   check_no_cycle(module, "");
   FERRITE_CHECK(!wrapped(), ValueError, "module", "{} wraps a {} already", name(),
                 wrapped()->name());
+  module.become_part();
   registry_.push_back({.name = "", .kind = Kind::module, .wrapped = &module});
 }
 
@@ -332,10 +333,17 @@ void detail::compute_tensors(Module& module) {
 
 const char* Module::name_calls() const {
   const Module* const outermost = detail::CallScope::outermost;
+  // One that is registered nowhere, and often made for a single call, goes by its caller's path.
+  if (outermost && !is_part_) return autograd::detail::module_path;
   for (const auto& [path, module] : (outermost ? outermost : this)->named_modules())
     module->call_path_ = profiler::detail::intern(path);
-  if (!call_path_) call_path_ = profiler::detail::intern(name());  // registered nowhere
+  if (!call_path_) call_path_ = autograd::detail::module_path;  // a part of another model
   return call_path_;
+}
+
+void Module::become_part() {
+  is_part_ = true;
+  forget_call_paths();
 }
 
 void Module::forget_call_paths() const {

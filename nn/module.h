@@ -369,6 +369,7 @@ class Module {
   }
   const char* name_calls() const;
   void forget_call_paths() const;
+  void become_part();
   [[noreturn]] void fail_type(const std::type_info& expected) const;
   std::vector<Tensor> parameters_like(std::string_view pattern, const char* op) const;
   Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
@@ -403,6 +404,7 @@ class Module {
       outer_hooks_;  // of a module of which this is a part, or null
   bool training_ = true;
   bool computes_tensors_ = false;
+  bool is_part_ = false;                                  // of the module that registered it
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call
   detail::ModuleAddress address_;
 };

@@ -34,6 +34,7 @@ Module::Module(Module&& other) noexcept
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
       computes_tensors_(other.computes_tensors_),
+      is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
   address_.take(other.address_, this);
 }
@@ -52,6 +53,7 @@ Module& Module::operator=(Module&& other) noexcept {
 Module::Module(const Module& other)
     : training_(other.training_),
       computes_tensors_(other.computes_tensors_),
+      is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
   FERRITE_CHECK(cloning > 0, Error, "module",
                 "{} was copied; pass modules by reference, or make an independent one with clone()",

@@ -27,6 +27,16 @@ class Root : public nn::Cloneable<Root> {
   Tensor weight = zeros({2});
 };
 
+/// Calls a module that it does not register.
+class CallsOther : public nn::Cloneable<CallsOther> {
+ public:
+  explicit CallsOther(nn::Module& other) : other_(&other) {}
+  Tensor forward(const Tensor& x) override { return (*other_)(x); }
+
+ private:
+  nn::Module* other_;
+};
+
 class Net : public nn::Cloneable<Net> {
  public:
   Net() {
@@ -124,11 +134,16 @@ TEST_CASE("errors of backward name the module whose forward they belong to") {
     net.block = std::move(other);
     CHECK(again(net).starts_with("in block.0: [mul]"));
   }
-  SUBCASE("modules that are registered nowhere go by their class") {
+  SUBCASE("modules that are registered nowhere have the path of their caller") {
     Root root;
     const Tensor loss = root(ones({2})).sum();
     loss.backward();
     CHECK(message_of([&] { loss.backward(); }).starts_with("[mul] backward"));
+    Root unknown;
+    nn::Sequential outer{nn::Identity(), CallsOther(unknown)};
+    CHECK(again(outer).starts_with("in 1: [mul] backward"));
+    nn::Sequential with_name{nn::Identity(), std::move(unknown)};
+    CHECK(again(with_name).starts_with("in 1: [mul] backward"));
   }
   SUBCASE("gradients of gradients belong to the same module") {
     const Tensor x = ones({1, 2}, {.requires_grad = true});
