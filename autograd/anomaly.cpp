@@ -1,19 +1,17 @@
 #include "ferrite/autograd/anomaly.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/pass.h"
+#include "ferrite/core/profiler/type_name.h"
 #include "ferrite/kernels/reduce.h"
 
 namespace ferrite::autograd {
@@ -22,20 +20,14 @@ namespace {
 
 std::atomic<bool> checks_nan{true};
 
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
-  return status == 0 && text ? text.get() : name;
-}
-
 /// "function (program+0x1234)", of a return address.
 std::string describe_frame(const void* address) {
   Dl_info found{};
   if (dladdr(address, &found) == 0 || !found.dli_fname) return fmt::format("{}", address);
   const auto offset =
       static_cast<const char*>(address) - static_cast<const char*>(found.dli_fbase) - 1;
-  return fmt::format("{} ({}+{:#x})", found.dli_sname ? demangled(found.dli_sname) : "?",
+  return fmt::format("{} ({}+{:#x})",
+                     found.dli_sname ? profiler::detail::demangled(found.dli_sname) : "?",
                      found.dli_fname, offset);
 }
 

@@ -2,7 +2,7 @@
 //
 //   {
 //     autograd::DetectAnomalyGuard guard;
-//     criterion(net(x), y).backward();  // AutogradError: in fc: [log] the gradient of input 0 ...
+//     criterion(net(x), y).backward();  // AutogradError: in fc: [log] its backward ...
 //   }
 //
 // For debugging only: every operation on the tape keeps its call stack, and every gradient is

@@ -45,6 +45,12 @@ class StateDict {
   void insert_or_assign(std::string name, Tensor tensor);
   /// Appends every entry of `other` as prefix + name.
   void insert_all(std::string_view prefix, const StateDict& other);
+  /// The same entries in memory of their own.
+  StateDict clone() const {
+    StateDict copies;
+    for (const auto& [name, tensor] : entries_) copies.insert(name, tensor.clone());
+    return copies;
+  }
   /// Whether there was such an entry. Takes time linear in the size.
   bool erase(std::string_view name);
   void reserve(std::size_t count);

@@ -30,7 +30,10 @@ WarningHandler set_warning_handler(WarningHandler handler) {
 }
 
 void warn_once(std::atomic<bool>& given, std::string_view op, const std::string& text) {
-  if (given.exchange(true)) return;
+  if (!given.exchange(true)) warn(op, text);
+}
+
+void warn(std::string_view op, const std::string& text) {
   std::lock_guard lock(warnings().mutex);
   if (warnings().handler) warnings().handler(fmt::format("[{}] {}", op, text));
 }

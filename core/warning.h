@@ -1,4 +1,4 @@
-// Warnings: what is allowed but rarely meant. Each is given once in a process.
+// Warnings: what is allowed but rarely meant. Most are given once in a process.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,8 @@ namespace ferrite {
 using WarningHandler = std::function<void(std::string_view)>;
 WarningHandler set_warning_handler(WarningHandler handler);
 
+/// Calls the handler with "[op] text".
+void warn(std::string_view op, const std::string& text);
 /// Warns unless `given` says that it was done.
 void warn_once(std::atomic<bool>& given, std::string_view op, const std::string& text);
 

@@ -127,16 +127,20 @@ using SampleOf = decltype(impl::sample_of(std::declval<const D&>()));
 
 namespace impl {
 
-/// A shared_ptr as it is; a data set is copied, which is cheap for those of this library. `op` is
-/// for errors: ValueError for null.
-template <IsDataset D>
-std::shared_ptr<const DatasetOf<SampleOf<D>>> shared_dataset(D dataset, std::string_view op) {
+/// As a shared_ptr to its base: a shared_ptr as it is; a data set is copied, which is cheap for
+/// those of this library. `op` is for errors: ValueError for null.
+template <class Base, class D>
+std::shared_ptr<const Base> shared_as(D dataset, std::string_view op) {
   if constexpr (requires { typename D::element_type; }) {
     FERRITE_CHECK(dataset != nullptr, ValueError, op, "expected a data set, got null");
     return dataset;
   } else {
     return std::make_shared<D>(std::move(dataset));
   }
+}
+template <IsDataset D>
+std::shared_ptr<const DatasetOf<SampleOf<D>>> shared_dataset(D dataset, std::string_view op) {
+  return shared_as<DatasetOf<SampleOf<D>>>(std::move(dataset), op);
 }
 
 }  // namespace impl

@@ -58,16 +58,10 @@ template <IsIterableDataset D>
 using StreamedSampleOf = decltype(impl::streamed_sample_of(std::declval<const D&>()));
 
 namespace impl {
-/// As shared_dataset().
 template <IsIterableDataset D>
 std::shared_ptr<const IterableDatasetOf<StreamedSampleOf<D>>> shared_iterable(D dataset,
                                                                               std::string_view op) {
-  if constexpr (requires { typename D::element_type; }) {
-    FERRITE_CHECK(dataset != nullptr, ValueError, op, "expected a data set, got null");
-    return dataset;
-  } else {
-    return std::make_shared<D>(std::move(dataset));
-  }
+  return shared_as<IterableDatasetOf<StreamedSampleOf<D>>>(std::move(dataset), op);
 }
 }  // namespace impl
 

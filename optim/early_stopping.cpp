@@ -44,9 +44,7 @@ bool EarlyStopping::step(double metric, nn::Module& model) {
   if (!o_.restore_best_weights) return should_stop();
   if (better) {
     const NoGradGuard guard;
-    StateDict copies;
-    for (const auto& [name, tensor] : model.state_dict()) copies.insert(name, tensor.clone());
-    best_weights_ = std::move(copies);
+    best_weights_ = model.state_dict().clone();
   }
   if (should_stop() && !best_weights_.empty()) restore_best(model);
   return should_stop();

@@ -15,22 +15,15 @@ namespace {
 
 constexpr const char* kLRFinder = "LRFinder";
 
-StateDict copied(const StateDict& dict) {
-  const NoGradGuard guard;
-  StateDict copies;
-  for (const auto& [name, tensor] : dict) copies.insert(name, tensor.clone());
-  return copies;
-}
-
 /// What a range test changes; its end puts it back.
 class Restored {
  public:
   Restored(nn::Module& model, Optimizer& optimizer)
       : model_(model),
         optimizer_(optimizer),
-        weights_(copied(model.state_dict())),
-        state_(copied(optimizer.state_dict())),
-        generators_(copied(generator_state_dict())) {
+        weights_(model.state_dict().clone()),
+        state_(optimizer.state_dict().clone()),
+        generators_(generator_state_dict().clone()) {
     for (nn::Module* m : model.modules()) modes_.emplace_back(m, m->is_training());
     for (const Tensor& p : optimizer.parameters()) {
       const NoGradGuard guard;

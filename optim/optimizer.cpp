@@ -1,7 +1,6 @@
 #include "ferrite/optim/optimizer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -81,6 +80,7 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
 void Optimizer::zero_grad(bool set_to_none) {
   for (Group& g : groups_) {
     autograd::zero_grad(g.parameters, set_to_none);
+    if (set_to_none) continue;
     for (std::size_t i = 0; i < g.parameters.size(); ++i)
       if (const Tensor& p = g.parameters[i]; is_only_ours(p))
         if (const Tensor grad = p.grad(); grad.defined())
@@ -208,12 +208,10 @@ void Optimizer::drop_master_gradients() {
 // ---- Steps
 
 void Optimizer::warn_if_never_stepped(const char* scheduler) {
-  if (has_stepped_) return;
-  std::atomic<bool> given = std::exchange(has_warned_, true);
-  warn_once(
-      given, scheduler,
-      "step() was called before the optimizer's first step, so the first rate of the schedule "
-      "is never used: call optimizer.step() before scheduler.step()");
+  if (has_stepped_ || std::exchange(has_warned_, true)) return;
+  warn(scheduler,
+       "step() was called before the optimizer's first step, so the first rate of the schedule "
+       "is never used: call optimizer.step() before scheduler.step()");
 }
 
 namespace {

@@ -5,11 +5,15 @@
 #include <cstdlib>
 #include <memory>
 
-std::string ferrite::profiler::detail::type_name(const std::type_info& type) {
+std::string ferrite::profiler::detail::demangled(const char* symbol) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
-  std::string name = status == 0 ? text.get() : type.name();
+      abi::__cxa_demangle(symbol, nullptr, nullptr, &status), std::free);
+  return status == 0 ? text.get() : symbol;
+}
+
+std::string ferrite::profiler::detail::type_name(const std::type_info& type) {
+  std::string name = demangled(type.name());
   if (name.ends_with('>')) {
     std::size_t at = name.size();
     for (int depth = 0; at > 0 && (at == name.size() || depth > 0);)

@@ -143,11 +143,7 @@ void train(const Options& options, const std::vector<Device>& devices) {
              data.train->size(), data.test->size(), num_threads());
   fmt::print("{}({})\n", pipe.name(), pipe.extra_repr());
   if (options.measured > 0) {
-    const StateDict before = [&] {
-      StateDict copy;
-      for (const auto& [name, tensor] : net.layers.state_dict()) copy.insert(name, tensor.clone());
-      return copy;
-    }();
+    const StateDict before = net.layers.state_dict().clone();
     const double together = speed_of(options, pipe, first.inputs.to(pipe.input_device()),
                                      first.labels.to(last), devices);
     net.layers.load_state_dict(before);
