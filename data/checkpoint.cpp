@@ -61,11 +61,10 @@ bool has_metric(const CheckpointInfo& info) {
 }
 
 /// Checkpoints with a metric, best first; ties with the newest first.
-std::vector<CheckpointInfo> by_metric(std::vector<CheckpointInfo> infos, MetricMode mode) {
+std::vector<CheckpointInfo> by_metric(std::vector<CheckpointInfo> infos, MetricGoal mode) {
   std::erase_if(infos, [](const CheckpointInfo& info) { return !has_metric(info); });
   std::ranges::sort(infos, [mode](const CheckpointInfo& a, const CheckpointInfo& b) {
-    if (*a.metric != *b.metric)
-      return mode == MetricMode::max ? *a.metric > *b.metric : *a.metric < *b.metric;
+    if (*a.metric != *b.metric) return mode.is_better(*a.metric, *b.metric);
     return a.step > b.step;
   });
   return infos;

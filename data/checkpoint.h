@@ -20,17 +20,16 @@
 #include <thread>
 #include <vector>
 
+#include "ferrite/core/metric_goal.h"
 #include "ferrite/data/file.h"
 #include "ferrite/data/training_state.h"
 
 namespace ferrite::data {
 
-enum class MetricMode : std::uint8_t { max, min };
-
 struct CheckpointOptions {
   int keep = 3;                       ///< number of newest to keep, 1 or more; 0 keeps all
   int keep_best = 0;                  ///< number of best by metric to keep besides those
-  MetricMode mode = MetricMode::max;  ///< whether a higher or a lower metric is better
+  MetricGoal mode = MetricGoal::max;  ///< whether a higher or a lower metric is better
   /// Whether save() returns once the values are copied to host memory, and the file is written in
   /// the background. The copy takes one state's worth of memory (page-locked for tensors on CUDA
   /// devices), held while the file is being written and cached by the allocator afterwards.

@@ -13,10 +13,10 @@
 #include <concepts>
 #include <cstdint>
 
+#include "ferrite/core/metric_goal.h"
 #include "ferrite/core/state_dict.h"
 #include "ferrite/nn/module.h"
 #include "ferrite/optim/fields.h"
-#include "ferrite/optim/metric_goal.h"
 
 namespace ferrite::optim {
 

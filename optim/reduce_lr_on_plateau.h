@@ -1,8 +1,8 @@
 // ReduceLROnPlateau, as torch.optim.lr_scheduler has it.
 #pragma once
 
+#include "ferrite/core/metric_goal.h"
 #include "ferrite/optim/lr_scheduler_base.h"
-#include "ferrite/optim/metric_goal.h"
 
 namespace ferrite::optim {
 

@@ -277,7 +277,7 @@ TEST_CASE("checkpoints: the lowest metric, and all of them") {
   Part model({{"weight", numbers({0})}});
   TrainingState state;
   state.add("model", model);
-  CheckpointManager losses(dir.path(), {.keep = 1, .keep_best = 2, .mode = data::MetricMode::min});
+  CheckpointManager losses(dir.path(), {.keep = 1, .keep_best = 2, .mode = MetricGoal::min});
   const double metrics[] = {3, 1, 2, 5, 4};
   for (int i = 0; i < 5; ++i) losses.save(i, state, metrics[i]);
   losses.wait();

@@ -7,7 +7,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::optim {
+namespace ferrite {
 
 /// `MetricGoal::max`, or "max" where an option takes it.
 class MetricGoal {
@@ -33,4 +33,4 @@ class MetricGoal {
   Value value_;
 };
 
-}  // namespace ferrite::optim
+}  // namespace ferrite
