@@ -16,6 +16,25 @@
 #include "ferrite/data/dataset.h"
 #include "ferrite/data/iterable.h"
 
+namespace ferrite::data {
+
+/// What a loader takes, and the type of its samples.
+template <class D>
+concept IsLoadable = IsDataset<D> || IsIterableDataset<D>;
+
+namespace impl {
+template <class D>
+struct LoadedSample;
+template <IsDataset D>
+struct LoadedSample<D> : std::type_identity<SampleOf<D>> {};
+template <IsIterableDataset D>
+struct LoadedSample<D> : std::type_identity<StreamedSampleOf<D>> {};
+}  // namespace impl
+template <IsLoadable D>
+using LoadedSampleOf = typename impl::LoadedSample<D>::type;
+
+}  // namespace ferrite::data
+
 namespace ferrite::data::impl {
 
 struct AnyBatch {
@@ -105,6 +124,18 @@ BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset
                             }};
         };
       }};
+}
+
+/// The batches of a data set, or of a shared_ptr to one (ValueError for null).
+template <IsLoadable D, class Collate>
+BatchSource batches_of(D dataset, Collate collate) {
+  using S = LoadedSampleOf<D>;
+  if constexpr (IsDataset<D>)
+    return indexed_batches(shared_as<DatasetOf<S>>(std::move(dataset), "data_loader"),
+                           std::move(collate));
+  else
+    return streamed_batches(shared_as<IterableDatasetOf<S>>(std::move(dataset), "data_loader"),
+                            std::move(collate));
 }
 
 }  // namespace ferrite::data::impl

@@ -127,46 +127,26 @@ class LoaderIterator {
 template <class B = Batch>
 class DataLoader : public DataLoaderBase {
  public:
-  /// From a data set, which is copied (cheap for those of this library), or a shared_ptr to one:
-  /// pass a large one of your own so. ValueError for options that are out of range or
-  /// contradictory.
-  template <IsDataset D>
-  requires(std::same_as<B, BatchOf<SampleOf<D>>>) explicit DataLoader(
+  /// From a data set, iterable or not, which is copied (cheap for those of this library), or a
+  /// shared_ptr to one: pass a large one of your own so. ValueError for options that are out of
+  /// range or contradictory.
+  template <IsLoadable D>
+  requires(std::same_as<B, BatchOf<LoadedSampleOf<D>>>) explicit DataLoader(
       D dataset, DataLoaderOptions options = {})
-      : DataLoaderBase(
-            impl::indexed_batches<SampleOf<D>>(
-                impl::shared_dataset(std::move(dataset), "data_loader"), impl::DefaultCollate()),
-            std::move(options)) {
-    check_stackable<SampleOf<D>>();
+      : DataLoaderBase(impl::batches_of(std::move(dataset), impl::DefaultCollate()),
+                       std::move(options)) {
+    static_assert(impl::Stackable<LoadedSampleOf<D>>,
+                  "samples of this type cannot be stacked (see the table in data/collate.h): give "
+                  "the loader a function that makes a batch of a std::vector of them");
   }
   /// With a function that makes a batch of a std::vector of samples. Workers call it at once, each
   /// with its own batch. All tensors that are found in the result (data/fields.h) are moved to the
   /// loader's device, or page-locked.
-  template <IsDataset D, class C>
-  requires(std::same_as<B, impl::CollatedBy<C, SampleOf<D>>>)
+  template <IsLoadable D, class C>
+  requires(std::same_as<B, impl::CollatedBy<C, LoadedSampleOf<D>>>)
       DataLoader(D dataset, DataLoaderOptions options, C collate)
-      : DataLoaderBase(
-            impl::indexed_batches<SampleOf<D>>(
-                impl::shared_dataset(std::move(dataset), "data_loader"), std::move(collate)),
-            std::move(options)) {}
-
-  /// The same for iterable data sets.
-  template <IsIterableDataset D>
-  requires(std::same_as<B, BatchOf<StreamedSampleOf<D>>>) explicit DataLoader(
-      D dataset, DataLoaderOptions options = {})
-      : DataLoaderBase(
-            impl::streamed_batches<StreamedSampleOf<D>>(
-                impl::shared_iterable(std::move(dataset), "data_loader"), impl::DefaultCollate()),
-            std::move(options)) {
-    check_stackable<StreamedSampleOf<D>>();
-  }
-  template <IsIterableDataset D, class C>
-  requires(std::same_as<B, impl::CollatedBy<C, StreamedSampleOf<D>>>)
-      DataLoader(D dataset, DataLoaderOptions options, C collate)
-      : DataLoaderBase(
-            impl::streamed_batches<StreamedSampleOf<D>>(
-                impl::shared_iterable(std::move(dataset), "data_loader"), std::move(collate)),
-            std::move(options)) {}
+      : DataLoaderBase(impl::batches_of(std::move(dataset), std::move(collate)),
+                       std::move(options)) {}
 
   /// Single pass, move-only. The batch is valid until the next increment; its tensors as long as
   /// they are held.
@@ -202,23 +182,11 @@ class DataLoader : public DataLoaderBase {
   /// the first batch was fetched is not used up: the next begin() starts it again.
   Iterator begin() { return Iterator(start()); }
   std::default_sentinel_t end() const { return {}; }
-
- private:
-  template <class S>
-  static void check_stackable() {
-    static_assert(impl::Stackable<S>,
-                  "samples of this type cannot be stacked (see the table in data/collate.h): give "
-                  "the loader a function that makes a batch of a std::vector of them");
-  }
 };
 
-template <IsDataset D>
-DataLoader(D, DataLoaderOptions = {}) -> DataLoader<BatchOf<SampleOf<D>>>;
-template <IsDataset D, class C>
-DataLoader(D, DataLoaderOptions, C) -> DataLoader<impl::CollatedBy<C, SampleOf<D>>>;
-template <IsIterableDataset D>
-DataLoader(D, DataLoaderOptions = {}) -> DataLoader<BatchOf<StreamedSampleOf<D>>>;
-template <IsIterableDataset D, class C>
-DataLoader(D, DataLoaderOptions, C) -> DataLoader<impl::CollatedBy<C, StreamedSampleOf<D>>>;
+template <IsLoadable D>
+DataLoader(D, DataLoaderOptions = {}) -> DataLoader<BatchOf<LoadedSampleOf<D>>>;
+template <IsLoadable D, class C>
+DataLoader(D, DataLoaderOptions, C) -> DataLoader<impl::CollatedBy<C, LoadedSampleOf<D>>>;
 
 }  // namespace ferrite::data

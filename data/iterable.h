@@ -57,12 +57,4 @@ concept IsIterableDataset = requires(const D& d) {
 template <IsIterableDataset D>
 using StreamedSampleOf = decltype(impl::streamed_sample_of(std::declval<const D&>()));
 
-namespace impl {
-template <IsIterableDataset D>
-std::shared_ptr<const IterableDatasetOf<StreamedSampleOf<D>>> shared_iterable(D dataset,
-                                                                              std::string_view op) {
-  return shared_as<IterableDatasetOf<StreamedSampleOf<D>>>(std::move(dataset), op);
-}
-}  // namespace impl
-
 }  // namespace ferrite::data
