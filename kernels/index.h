@@ -41,4 +41,11 @@ enum class Triangle : std::uint8_t { lower, upper };
 /// Keeps the triangle of the last two dimensions and zeroes the rest; both contiguous.
 FERRITE_KERNEL(triangle, const View& out, const View& x, Triangle part, std::int64_t diagonal);
 
+/// Dispatches to the types that scatter_add and index_add add.
+template <class F>
+void dispatch_added(DType dtype, std::string_view op, F&& f) {
+  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
+                 std::uint8_t>(dtype, op, std::forward<F>(f));
+}
+
 }  // namespace ferrite::kernels

@@ -148,8 +148,7 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
   RangeCheck check(out.sizes[dim]);
   const std::int64_t o_step = out.strides[dim];
   const std::int64_t* ids = index.as<std::int64_t>();
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
-                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+  dispatch_added(out.dtype, op, [&]<class T>() {
     T* o = out.as<T>();
     const T* from = source.as<T>();
     for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
@@ -256,8 +255,7 @@ void index_add(const char* op, const View& out, const View& index, const View& s
                Scalar alpha) {
   if (source.numel == 0) return;
   RangeCheck check(out.sizes[dim]);
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
-                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+  dispatch_added(out.dtype, op, [&]<class T>() {
     const T a = alpha.to<T>();
     if constexpr (std::is_same_v<T, float>) {
       if (source.dtype == kFloat16)

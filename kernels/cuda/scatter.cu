@@ -348,8 +348,7 @@ void scatter_add(const Stream& stream, const char* op, const View& out, const Vi
       add_slices_of<T, T>(stream, one_element(out), one_element(source), d, {1, 1}, T(1));
     }
   };
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
-                 std::uint8_t>(out.dtype, op, add);
+  dispatch_added(out.dtype, op, add);
 }
 
 void index_add(const Stream& stream, const char* op, const View& out, const View& index,
@@ -375,8 +374,7 @@ void index_add(const Stream& stream, const char* op, const View& out, const View
                           {out.strides[dim], source.strides[dim]}, a);
     }
   };
-  dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
-                 std::uint8_t>(out.dtype, op, [&]<class T>() {
+  dispatch_added(out.dtype, op, [&]<class T>() {
     if constexpr (std::is_same_v<T, float>) {
       if (source.dtype == kFloat16) return add.template operator()<float, Half>();
       if (source.dtype == kBFloat16) return add.template operator()<float, BFloat16>();
