@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the tests of CUDA code on the emulator (tests/emulator/README.md) beyond what `tests/run.sh
 # emulator-check` does, which has the race detector for kernels and the sanitizers for host code.
-#   bash tests/emulate.sh [orders|asan|levels...]
+#   bash tests/emulate.sh [orders|examples|asan|levels...]
 # orders: the threads in descending order; those of kernels also in a random order, which changes with
-#   every commit (FERRITE_EMULATOR_SEED=N selects one). The coverage of kernels/cuda is then printed and
-#   must be at least 90 %.
+#   every commit (FERRITE_EMULATOR_SEED=N selects one).
+# examples: the tests of the example programs.
 # asan: the emulator's own tests with kernels under the address sanitizer.
-# levels: the tests of kernels, ops and nn on the CPU, compiled for x86-64-v3, and once more with kernels
-#   for x86-64. A machine with AVX-512 thus finds errors of machines without it.
+# levels: the tests of kernels, ops and nn of the default build, with CPU kernels for x86-64 and, on a
+#   processor with AVX-512, for x86-64-v3. It thus finds errors of machines without it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -37,7 +37,7 @@ trainings='^(nn|examples|programs)/'
 all_but_kernels='^(nn|examples|programs|ops|optim|data|autograd|core)/'
 
 bash scripts/install_packages.sh
-(($#)) || set -- orders asan levels
+(($#)) || set -- orders examples asan levels
 for kind in "$@"; do
   case $kind in
     orders)
@@ -46,23 +46,29 @@ for kind in "$@"; do
       run emulator-check "$trainings" FERRITE_EMULATOR_RACES=0 FERRITE_EMULATOR_ORDER=descending
       run emulator-check "$all_but_kernels" FERRITE_EMULATOR_RACES=0 \
         FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED="$seed"
-      bash scripts/kernel_coverage.sh --report build/emulator-check
+      ;;
+    examples)
+      build emulator-check "all" -DFERRITE_EXAMPLES=ON
+      ctest --preset emulator-check --tests-regex '^examples/' --output-on-failure --no-tests=error \
+        -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     asan)
       build emulator-asan test_emulator
       ctest --preset emulator-asan --tests-regex '^emulator/' --output-on-failure --no-tests=error -j"$jobs"
       ;;
     levels)
-      if [[ $(uname -m) != x86_64 ]] || ! grep -qw avx2 /proc/cpuinfo; then
-        echo "Levels of the instruction set: skipped, this processor has no AVX2 (x86-64-v3)"
+      if [[ $(uname -m) != x86_64 ]]; then
+        echo "Levels of the instruction set: skipped, this is no x86-64 processor"
         continue
       fi
-      build levels "test_kernels test_ops test_nn level_tests"
-      ctest --preset levels --label-regex "^(kernels|ops|nn|levels)$" --output-on-failure --no-tests=error \
+      levels=x86-64
+      ! grep -qw avx512f /proc/cpuinfo || levels+=";x86-64-v3"
+      build default level_tests -DFERRITE_TEST_LEVELS="$levels"
+      ctest --preset default --label-regex '^levels$' --output-on-failure --no-tests=error \
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     *)
-      echo "unknown kind '$kind': expected orders, asan or levels" >&2
+      echo "unknown kind '$kind': expected orders, examples, asan or levels" >&2
       exit 1
       ;;
   esac

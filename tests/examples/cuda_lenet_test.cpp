@@ -21,7 +21,7 @@ json report_of(const Workplace& place, Arguments arguments) {
 
 TEST_CASE("lenet trains on a CUDA device with the CPU's losses, and reports its memory") {
   REQUIRE_CUDA(1);
-  const Workplace place;
+  const Workplace place("lenet", 4);
   if (is_emulated()) setenv("FERRITE_NVML", (bin_dir() + "/fake_nvml.so").c_str(), 1);
   for (const auto& [model, steps] : {std::pair<std::string, std::string>{"lenet5", "7"},
                                      std::pair<std::string, std::string>{"d2l", "2"}}) {
@@ -54,7 +54,7 @@ TEST_CASE("lenet trains on a CUDA device with the CPU's losses, and reports its 
 
 TEST_CASE("lenet --graph gives the eager losses to the last bit") {
   REQUIRE_CUDA(1);
-  const Workplace place;
+  const Workplace place("lenet", 4);
   const Arguments eager = {"--device", "cuda:0", "--max-steps", "7", "--epochs", "2"};
   Arguments graph = eager;
   graph.insert(graph.end(), {"--graph", "--workers", "0"});
@@ -68,7 +68,7 @@ TEST_CASE("lenet --graph gives the eager losses to the last bit") {
 
 TEST_CASE("lenet trains on a second device, and classifies on any") {
   REQUIRE_CUDA(2);
-  const Workplace place;
+  const Workplace place("lenet", 4);
   const Outcome trained =
       place.train({"--device", "cuda:1", "--max-steps", "2", "--checkpoint-dir", "."});
   check_fine(trained);

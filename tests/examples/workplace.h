@@ -18,9 +18,11 @@ using Arguments = std::vector<std::string>;
 /// A folder with a data set in MNIST's format, small enough for many runs.
 class Workplace : public TempDir {
  public:
-  explicit Workplace(std::string program = "lenet") : program_(std::move(program)) {
-    write_split("train", 96, 1);
-    write_split("t10k", 32, 2);
+  /// Batches of `batch` images; six of them are an epoch, and two its test.
+  explicit Workplace(std::string program = "lenet", int batch = 16)
+      : program_(std::move(program)), batch_(batch) {
+    write_split("train", 6 * batch, 1);
+    write_split("t10k", 2 * batch, 2);
   }
 
   /// On the host, unless another device is given.
@@ -29,10 +31,10 @@ class Workplace : public TempDir {
       arguments.insert(arguments.begin(), {"--device", "cpu"});
     return run_program(program_, arguments, path());
   }
-  /// With the small data set, in batches of 16.
+  /// With the small data set.
   Outcome train(Arguments arguments) const {
-    arguments.insert(arguments.begin(),
-                     {"--dataset", "mnist", "--data", path().string(), "--batch-size", "16"});
+    arguments.insert(arguments.begin(), {"--dataset", "mnist", "--data", path().string(),
+                                         "--batch-size", std::to_string(batch_)});
     return run(arguments);
   }
   json report(const std::string& name = "report.json") const {
@@ -55,6 +57,7 @@ class Workplace : public TempDir {
   }
 
   std::string program_;
+  int batch_;
 };
 
 /// The parts of a report that must not depend on the machine: all but times, threads, workers and
