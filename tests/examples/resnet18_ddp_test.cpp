@@ -99,6 +99,18 @@ Trained train(const ResNetPlace& place, int ranks, const std::string& folder,
   return result_of(place, folder);
 }
 
+/// The first difference beyond rounding between a run of two ranks and one of a single process.
+std::string first_difference(const Trained& two, const Trained& one) {
+  REQUIRE(one.weights.size() == two.weights.size());
+  for (const auto& [name, expected] : one.weights) {
+    const Tensor& t = two.weights.at(name);
+    REQUIRE(t.shape() == expected.shape());
+    const std::string text = difference(t, expected.to_vector<double>(), 1e-5, 5e-6);
+    if (!text.empty()) return name + ": " + text;
+  }
+  return "";
+}
+
 }  // namespace
 
 TEST_CASE("resnet18 --ddp --sync-bn: ranks are one process on the whole batch") {
@@ -106,37 +118,36 @@ TEST_CASE("resnet18 --ddp --sync-bn: ranks are one process on the whole batch") 
   const ResNetPlace place;
   for (const bool accumulate : {false, true}) {
     CAPTURE(accumulate);
-    const auto run = [&](int ranks) {
-      Arguments more = {"--sync-bn",
-                        "--lr",
-                        "0.005",
-                        "--max-steps",
-                        "6",
-                        "--batch-size",
-                        std::to_string((accumulate ? 8 : 16) / ranks),
-                        "--ema",
-                        "0.9"};
+    const auto run = [&](int ranks, int seed) {
+      const std::string batch = std::to_string((accumulate ? 8 : 16) / ranks);
+      Arguments more = {"--sync-bn",          "--lr",  "0.005", "--max-steps",  "3",  "--seed",
+                        std::to_string(seed), "--ema", "0.9",   "--batch-size", batch};
       if (accumulate) more.insert(more.end(), {"--accumulate", "2"});
-      return train(place, ranks,
-                   "ranks" + std::to_string(ranks) + (accumulate ? "accumulated" : ""), more);
+      return train(place, ranks, fmt::format("{}ranks{}{}", seed, ranks, accumulate), more);
     };
-    const Trained one = run(1), two = run(2);
-    REQUIRE(one.weights.size() == two.weights.size());
-    for (const auto& [name, t] : one.weights) {
-      CAPTURE(name);
-      check_close(two.weights.at(name), t, 1e-3, 1e-4);
-    }
-    CHECK(two.report["configuration"].at("world_size") == 2);
-    REQUIRE(two.report.at("epochs").size() == one.report.at("epochs").size());
-    for (std::size_t i = 0; i < one.report["epochs"].size(); ++i) {
-      const json a = one.report["epochs"][i], b = two.report["epochs"][i];
-      CHECK(b.at("step") == a.at("step"));
-      for (const char* figure : {"train_loss", "train_accuracy", "test_loss", "test_accuracy"}) {
-        CAPTURE(figure);
-        CHECK(b.at(figure).get<double>() ==
-              doctest::Approx(a.at(figure).get<double>()).epsilon(1e-3));
+    // Where an input of a ReLU is zero but for rounding, one sum lets a gradient pass and the other
+    // does not: some runs in a hundred, which then differ in the fourth digit. Two of three agree.
+    std::vector<std::string> differences;
+    for (int seed = 1; seed <= 3; ++seed) {
+      const Trained one = run(1, seed), two = run(2, seed);
+      if (std::string text = first_difference(two, one); !text.empty()) {
+        differences.push_back(std::move(text));
+        continue;
+      }
+      CHECK(two.report["configuration"].at("world_size") == 2);
+      REQUIRE(two.report.at("epochs").size() == one.report.at("epochs").size());
+      for (std::size_t i = 0; i < one.report["epochs"].size(); ++i) {
+        const json a = one.report["epochs"][i], b = two.report["epochs"][i];
+        CHECK(b.at("step") == a.at("step"));
+        for (const char* figure : {"train_loss", "train_accuracy", "test_loss", "test_accuracy"}) {
+          CAPTURE(figure);
+          CHECK(b.at(figure).get<double>() ==
+                doctest::Approx(a.at(figure).get<double>()).epsilon(1e-5));
+        }
       }
     }
+    CAPTURE(differences);
+    CHECK(differences.size() <= 1);
   }
 }
 
