@@ -31,7 +31,8 @@ StateDict parse_npz(Bytes bytes, std::string_view name);
 
 enum class NpzCompression : std::uint8_t { stored, deflated };
 
-/// Writes an archive for numpy.load; an array is limited to 4 GiB (ValueError).
+/// Writes an archive for numpy.load. ValueError for an array of 4 GiB or more that is to be
+/// deflated.
 void save_npz(const StateDict& arrays, const std::filesystem::path& path,
               NpzCompression compression = NpzCompression::stored);
 
