@@ -10,6 +10,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/data/host.h"
 #include "ferrite/data/host_transfer.h"
+#include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors_writer.h"
 
 namespace ferrite::data {
@@ -261,11 +262,30 @@ namespace ferrite {
 
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata, const data::SaveOptions& options) {
-  data::save_safetensors(state_dict, path, metadata, options);
+  if (path.extension() != ".pth" && path.extension() != ".pt")
+    return data::save_safetensors(state_dict, path, metadata, options);
+  FERRITE_CHECK(metadata.empty(), ValueError, "save",
+                "'{}' would be a file of torch.save(), which has no metadata; choose the extension "
+                ".safetensors, or save a tree with data::save_pth()",
+                path.string());
+  data::save_pth(state_dict, path);
 }
 
 StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options) {
-  return data::load_safetensors(path, options);
+  {
+    const data::MappedFile file(path, "load");
+    if (!data::is_pth(file.bytes())) return data::load_safetensors(path, options);
+  }
+  const data::Value value = data::load_pth(
+      path,
+      {.map_location = options.map_location, .mmap = options.mmap, .checksums = options.checksums});
+  StateDict wanted;
+  for (const auto& [name, tensor] : value.tensors())
+    if (name.starts_with(options.only_prefix))
+      wanted.insert(
+          name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,
+          tensor);
+  return wanted;
 }
 
 }  // namespace ferrite

@@ -59,8 +59,8 @@ struct TensorInfo {
 class SafetensorsFile {
  public:
   /// Maps the file and checks the header against its length, like all safetensors readers here:
-  /// types F32, F16, BF16, F64, I64, I32, U8, BOOL; the tensors must cover the data exactly,
-  /// without overlaps or holes. IoError with the byte offset.
+  /// types F32, F16, BF16, F64, I64, I32, I16, I8, U8, BOOL; the tensors must cover the data
+  /// exactly, without overlaps or holes. IoError with the byte offset.
   explicit SafetensorsFile(const std::filesystem::path& path, SafetensorsOptions options = {});
   SafetensorsFile(SafetensorsFile&&) = default;
 
@@ -113,11 +113,14 @@ Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 
 }  // namespace data
 
-/// Writes a state dict as safetensors (data::save_safetensors).
+/// Writes a state dict: as safetensors (data::save_safetensors), or for torch.load() where the path
+/// ends in .pth or .pt (data::save_pth), which has neither metadata (ValueError) nor options.
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
-/// Reads a state dict that save(), or Python's safetensors, wrote (data::load_safetensors):
-///   model.load_state_dict(load("resnet18.safetensors"));
+/// Reads a state dict that save(), Python's safetensors or torch.save() wrote, whatever the file's
+/// name; of a checkpoint of torch.save(), all tensors under dotted names (data::load_pth has the
+/// rest):
+///   model.load_state_dict(load("resnet18.pth"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
 StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options = {});
 /// `load("run.safetensors", "cuda:1")`: the same with {.map_location = location}.

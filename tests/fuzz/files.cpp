@@ -16,6 +16,7 @@
 #include "ferrite/data/inflate.h"
 #include "ferrite/data/inflate_whole.h"
 #include "ferrite/data/npy.h"
+#include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors.h"
 #include "ferrite/data/training_state.h"
 #include "ferrite/examples/compare_parallel/planning/profile.h"
@@ -349,6 +350,35 @@ const Registered kNpz({.name = "npz",
                        .seeds = seeds_of_npz,
                        .microseconds_per_byte = 100,
                        .memory_per_byte = 3 * 1032});
+
+void run_pth(Bytes bytes) { data::parse_pth(bytes, "fuzz").tensors(); }
+
+Seeds seeds_of_pth() {
+  const auto save = [](const data::Value& value) {
+    return written([&](const auto& path) { data::save_pth(value, path); });
+  };
+  using data::Value;
+  const Value plain = Value::dict({{"list", Value::list({1, 2.5, "text", true, Value()})},
+                                   {"tuple", Value::tuple({std::int64_t{1} << 40})},
+                                   {"bytes", Value::bytes("\xff")},
+                                   {5, Value::dict({})}});
+  Value::List many;
+  for (int i = 0; i < 200'000; ++i) many.emplace_back(i);
+  Seeds seeds{save(small_dict()), save(plain), save(large_dict(3000)), save(Value::list(many))};
+  for (const char* name : {"views_old", "checkpoint_old", "state_dict", "run_SGD"}) {
+    const data::MappedFile file(
+        std::filesystem::path(FERRITE_SOURCE_DIR) / "tests/data/pth" / (std::string(name) + ".pth"),
+        "fuzz");
+    seeds.emplace_back(file.bytes().begin(), file.bytes().end());
+  }
+  return seeds;
+}
+
+const Registered kPth({.name = "pth",
+                       .run = run_pth,
+                       .seeds = seeds_of_pth,
+                       .microseconds_per_byte = 20,
+                       .memory_per_byte = 400});
 
 void run_idx(Bytes bytes) { data::parse_idx(bytes, "fuzz"); }
 

@@ -1,0 +1,286 @@
+#include "ferrite/data/pth.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "ferrite/data/host.h"
+#include "ferrite/data/host_transfer.h"
+#include "ferrite/data/pickle.h"
+#include "ferrite/data/zip.h"
+
+namespace ferrite::data {
+
+namespace {
+
+constexpr const char* kLoadPth = "load_pth";
+constexpr const char* kSavePth = "save_pth";
+
+/// The pickle of the number with which files before PyTorch 1.6 begin.
+constexpr std::string_view kMagic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+constexpr std::uint64_t kAlignment = 64;  // of a storage in an archive, as PyTorch writes them
+
+bool begins_with(Bytes bytes, std::string_view text) {
+  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
+
+/// The bytes of the storages in a file.
+struct Source {
+  Pickle pickle;
+  std::vector<Bytes> storages;  // in the order of the pickle's
+};
+
+std::uint64_t bytes_of(const PickledStorage& storage) {
+  return storage.numel * itemsize(storage.dtype);
+}
+
+Source read_archive(Bytes bytes, const Where& where, bool checksums) {
+  const ZipReader archive(bytes, where);
+  constexpr std::string_view kPickle = "/data.pkl";
+  const auto& members = archive.members();
+  const auto found =
+      std::ranges::find_if(members, [&](const ZipMember& m) { return m.name.ends_with(kPickle); });
+  where.check(
+      found != members.end(), 0,
+      "expected an archive of torch.save(), which has a member data.pkl; for NumPy's there is "
+      "load_npz()");
+  const std::string root = found->name.substr(0, found->name.size() - kPickle.size() + 1);
+  const auto stored = [&](const ZipMember& member) {
+    // Whoever wants a small file to become a large one would deflate it.
+    where.check(member.method == ZipMethod::stored, member.entry,
+                "'{}' is deflated, and torch.save() stores; unpack the archive and pack it anew "
+                "without compression",
+                member.name);
+    return archive.read(member, checksums);
+  };
+  if (const ZipMember* order = archive.find(root + "byteorder")) {
+    const Bytes text = stored(*order).bytes;
+    where.check(
+        begins_with(text, "little"), order->entry, "expected little-endian numbers, got '{}'",
+        std::string(text.begin(), text.begin() + std::min<std::ptrdiff_t>(16, std::ssize(text))));
+  }
+  const ZipContent content = stored(*found);
+  Source source{.pickle = parse_pickle(content.bytes, where, content.offset), .storages = {}};
+  for (const PickledStorage& storage : source.pickle.storages) {
+    const ZipMember* member = archive.find(root + "data/" + storage.key);
+    where.check(member, 0, "the archive has no storage '{}'", storage.key);
+    const std::uint64_t expected = bytes_of(storage);
+    where.check(member->size == expected, member->entry,
+                "expected storage '{}' to have {} bytes, got {}", storage.key, expected,
+                member->size);
+    source.storages.push_back(stored(*member).bytes);
+  }
+  return source;
+}
+
+/// Pickles of the version, of the system, of the value and of the storages' keys, then of each
+/// storage its number of elements and its bytes.
+Source read_sequence(Bytes bytes, const Where& where) {
+  std::uint64_t at = kMagic.size();
+  const auto next = [&] {
+    Pickle pickle = parse_pickle(bytes.subspan(at), where, at);
+    at += pickle.bytes;
+    return pickle;
+  };
+  const Value version = to_value(next(), where, {});
+  where.check(version.kind() == Value::Kind::integer && version.to_int() == 1001, kMagic.size(),
+              "expected version 1001 of the format, got {}", version.str());
+  const Value system = to_value(next(), where, {});
+  where.check(system.is_dict() && system.contains("little_endian") &&
+                  system["little_endian"].str() == "True",
+              kMagic.size(), "expected little-endian numbers");
+  Source source{.pickle = next(), .storages = {}};
+  const Value keys = to_value(next(), where, {});
+  const auto& storages = source.pickle.storages;
+  where.check(keys.is_list() && keys.size() == storages.size(), at,
+              "expected the keys of {} storages, got {}", storages.size(), keys.str());
+  source.storages.resize(storages.size());
+  std::vector<bool> seen(storages.size());
+  std::unordered_map<std::string_view, std::size_t> index;
+  for (std::size_t i = 0; i < storages.size(); ++i) index.emplace(storages[i].key, i);
+  for (const Value& key : keys.items()) {
+    const auto found =
+        key.kind() == Value::Kind::string ? index.find(key.to_string()) : index.end();
+    where.check(found != index.end() && !seen[found->second], at,
+                "storage {} occurs twice, or no tensor has it", key.str());
+    const PickledStorage& storage = storages[found->second];
+    const std::uint64_t expected = bytes_of(storage);
+    where.check(at <= bytes.size() && bytes.size() - at >= 8 && bytes.size() - at - 8 >= expected,
+                at, "expected storage '{}' of {} bytes here; the file is truncated", storage.key,
+                expected);
+    const auto numel = load_little<std::uint64_t>(bytes.data() + at);
+    where.check(numel == storage.numel, at, "expected {} elements of storage '{}', got {}",
+                storage.numel, storage.key, numel);
+    seen[found->second] = true;
+    source.storages[found->second] = bytes.subspan(at + 8, expected);
+    at += 8 + expected;
+  }
+  return source;
+}
+
+Source read_source(Bytes bytes, const Where& where, bool checksums) {
+  if (is_zip(bytes)) return read_archive(bytes, where, checksums);
+  where.check(begins_with(bytes, kMagic), 0,
+              "expected a file of torch.save(), which begins as a zip archive or with PyTorch's "
+              "number");
+  return read_sequence(bytes, where);
+}
+
+bool is_dense(const PickledTensor& tensor, std::uint64_t numel) {
+  if (tensor.offset != 0) return false;
+  std::int64_t stride = 1;
+  for (int d = tensor.shape.size() - 1; d >= 0; --d) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != stride) return false;
+    stride *= tensor.shape[d];
+  }
+  return static_cast<std::uint64_t>(stride) == numel;
+}
+
+/// The tensors of a pickle, over copies of the storages, or over the storages themselves where
+/// `keep` holds their memory.
+std::vector<Tensor> make_tensors(const Source& source, const Where& where,
+                                 const MapLocation& location,
+                                 const std::shared_ptr<const MappedFile>& keep) {
+  const Pickle& pickle = source.pickle;
+  std::vector<int> uses(pickle.storages.size());
+  for (const PickledTensor& t : pickle.tensors) ++uses[t.storage];
+  std::vector<Tensor> memory(pickle.storages.size()), tensors;
+  HostTransfer transfer;
+  for (const PickledTensor& t : pickle.tensors) {
+    const PickledStorage& storage = pickle.storages[t.storage];
+    const Bytes bytes = source.storages[t.storage];
+    const auto numel = static_cast<std::int64_t>(bytes.size() / itemsize(t.dtype));
+    // Alone in its memory, it needs no view.
+    const bool alone = uses[t.storage] == 1 && is_dense(t, static_cast<std::uint64_t>(numel));
+    Tensor& base = memory[t.storage];
+    if (!base.defined()) {
+      const Device device = location.target(storage.key, storage.location);
+      const Shape shape = alone ? t.shape : Shape{numel};
+      const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % itemsize(t.dtype) == 0;
+      if (keep && device.is_host() && aligned && !bytes.empty()) {
+        base = from_blob(const_cast<std::uint8_t*>(bytes.data()), shape, t.dtype, [keep] {});
+      } else {
+        base = empty(shape, {.dtype = t.dtype, .device = device});
+        transfer.write(base, bytes.data());
+      }
+    }
+    where.check(base.dtype() == t.dtype, 0, "storage '{}' has tensors of {} and {}", storage.key,
+                base.dtype(), t.dtype);
+    tensors.push_back(alone ? base : as_strided(base, t.shape, t.strides, t.offset));
+  }
+  transfer.finish();
+  return tensors;
+}
+
+// ---- Writing
+
+/// Tensors over one memory, and the storage that holds it in the file.
+struct Group {
+  std::vector<Tensor> tensors;
+  std::string key = {};
+  Tensor content = {};  // of one dimension, on the host
+};
+
+class Storages {
+ public:
+  explicit Storages(const Value& value) { collect(value); }
+
+  TensorInStorage place(const Tensor& tensor) {
+    FERRITE_CHECK(tensor.defined(), ValueError, kSavePth, "a tensor is undefined");
+    Group& group = groups_[tensor.storage().get()];
+    if (!same_type(group) || (group.tensors.size() == 1 && !fills(tensor)))
+      return store_alone(host_contiguous(tensor, kSavePth), tensor);
+    if (group.key.empty()) {
+      const auto count =
+          static_cast<std::int64_t>(tensor.storage()->nbytes() / itemsize(tensor.dtype()));
+      group.key =
+          add(host_contiguous(as_strided(tensor, {count}, {1}, 0), kSavePth), group.content);
+    }
+    return {.storage = storage_of(group.key, group.content, tensor),
+            .offset = tensor.storage_offset(),
+            .strides = tensor.strides()};
+  }
+
+  /// By key: their positions.
+  const std::vector<Tensor>& contents() const { return contents_; }
+
+ private:
+  void collect(const Value& value) {
+    if (value.is_tensor())
+      groups_[value.to_tensor().storage().get()].tensors.push_back(value.to_tensor());
+    if (value.is_list())
+      for (const Value& item : value.items()) collect(item);
+    if (value.is_dict())
+      for (const auto& entry : value.entries()) collect(entry.second);
+  }
+  static bool same_type(const Group& group) {
+    return std::ranges::all_of(
+        group.tensors, [&](const Tensor& t) { return t.dtype() == group.tensors[0].dtype(); });
+  }
+  static bool fills(const Tensor& tensor) { return tensor.storage()->nbytes() == tensor.nbytes(); }
+
+  std::string add(Tensor content, Tensor& where) {
+    where = content;
+    contents_.push_back(std::move(content));
+    return std::to_string(contents_.size() - 1);
+  }
+  static PickledStorage storage_of(const std::string& key, const Tensor& content,
+                                   const Tensor& tensor) {
+    return {.key = key,
+            .location = tensor.device().is_host() ? "cpu" : tensor.device().str(),
+            .dtype = tensor.dtype(),
+            .typed = true,
+            .numel = static_cast<std::uint64_t>(content.numel())};
+  }
+  TensorInStorage store_alone(const Tensor& content, const Tensor& tensor) {
+    Tensor kept;
+    const std::string key = add(content, kept);
+    return {.storage = storage_of(key, kept, tensor), .offset = 0, .strides = content.strides()};
+  }
+
+  std::unordered_map<const Storage*, Group> groups_;
+  std::vector<Tensor> contents_;
+};
+
+}  // namespace
+
+bool is_pth(Bytes bytes) { return is_zip(bytes) || begins_with(bytes, kMagic); }
+
+Value load_pth(const std::filesystem::path& path, const PthOptions& options) {
+  const auto file = std::make_shared<const MappedFile>(
+      path, kLoadPth, options.mmap ? Mapping::copy_on_write : Mapping::read_only);
+  const std::string text = path.string();
+  const Where where{kLoadPth, text};
+  const Source source = read_source(file->bytes(), where, options.checksums);
+  return to_value(source.pickle, where,
+                  make_tensors(source, where, options.map_location, options.mmap ? file : nullptr));
+}
+
+Value parse_pth(Bytes bytes, std::string_view name) {
+  const Where where{kLoadPth, name};
+  const Source source = read_source(bytes, where, true);
+  return to_value(source.pickle, where, make_tensors(source, where, {}, nullptr));
+}
+
+void save_pth(const Value& value, const std::filesystem::path& path) {
+  Storages storages(value);
+  const std::string pickle = to_pickle(value, [&](const Tensor& t) { return storages.place(t); });
+  AtomicFile file(path, kSavePth);
+  ZipWriter archive(file, kSavePth);
+  archive.add("archive/data.pkl", pickle, ZipMethod::stored, kAlignment);
+  archive.add("archive/byteorder", "little", ZipMethod::stored, kAlignment);
+  for (std::size_t i = 0; i < storages.contents().size(); ++i) {
+    const Tensor& t = storages.contents()[i];
+    archive.add("archive/data/" + std::to_string(i),
+                {static_cast<const char*>(t.data_ptr()), t.nbytes()}, ZipMethod::stored,
+                kAlignment);
+  }
+  archive.add("archive/version", "3\n", ZipMethod::stored, kAlignment);
+  archive.finish();
+  file.commit();
+}
+
+}  // namespace ferrite::data

@@ -1,0 +1,106 @@
+// A tree of values, as Python programs save them: numbers, text, tensors, and lists and dicts of
+// them.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+
+namespace ferrite::data {
+
+/// Immutable; copies share what they hold.
+///
+///   const Value run = load_pth("run.pth");
+///   model.load_state_dict(run["model"].tensors());
+///   const double lr = run["optimizer"]["param_groups"][0]["lr"].to_double();
+class Value {
+ public:
+  enum class Kind : std::uint8_t {
+    none,
+    boolean,
+    integer,
+    real,
+    string,
+    bytes,
+    tensor,
+    list,
+    tuple,
+    dict
+  };
+  using List = std::vector<Value>;
+  /// In insertion order; keys are strings, integers or other plain values, each once.
+  using Dict = std::vector<std::pair<Value, Value>>;
+
+  Value() = default;  ///< none
+  template <std::same_as<bool> T>
+  Value(T value) : Value(boolean(value)) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Value(T value)
+      : Value(integer(static_cast<std::int64_t>(value))) {}
+  Value(double value);
+  Value(std::string text);
+  Value(std::string_view text) : Value(std::string(text)) {}
+  Value(const char* text) : Value(std::string(text)) {}
+  Value(Tensor tensor);
+  /// A dict of the tensors.
+  Value(const StateDict& tensors);
+  static Value bytes(std::string content);
+  static Value list(List items);
+  static Value tuple(List items);
+  /// ValueError if a key occurs twice or is no plain value.
+  static Value dict(Dict entries);
+
+  Kind kind() const;
+  bool is_none() const { return kind() == Kind::none; }
+  bool is_tensor() const { return kind() == Kind::tensor; }
+  bool is_dict() const { return kind() == Kind::dict; }
+  /// A list or a tuple.
+  bool is_list() const { return kind() == Kind::list || kind() == Kind::tuple; }
+
+  // ValueError, naming both kinds, if it is another. Numbers convert: integers and booleans to
+  // double, booleans and whole doubles to integers.
+  bool to_bool() const;
+  std::int64_t to_int() const;
+  double to_double() const;
+  /// Of a string or of bytes.
+  const std::string& to_string() const;
+  const Tensor& to_tensor() const;
+  const List& items() const;    ///< of a list or tuple
+  const Dict& entries() const;  ///< of a dict
+
+  /// Elements of a list, tuple or dict.
+  std::size_t size() const;
+  bool contains(const Value& key) const;
+  /// The entry of a dict; IndexError naming the closest key if there is none. An integer also
+  /// selects an item of a list or tuple. Takes time linear in the size for keys that are no
+  /// strings.
+  const Value& operator[](const Value& key) const;
+
+  /// All tensors below this value, under their keys joined by dots ("model.fc.weight",
+  /// "optimizer.state.0.momentum_buffer"); positions stand for the keys of lists. ValueError where
+  /// two would have one name, or the value is a tensor itself.
+  StateDict tensors() const;
+
+  /// As Python prints it, with tensors by dtype and shape; what is long or deep is shortened.
+  std::string str() const;
+
+ private:
+  struct Data;
+  explicit Value(std::shared_ptr<const Data> data) : data_(std::move(data)) {}
+  static Value boolean(bool value);
+  static Value integer(std::int64_t value);
+  const Data& get(Kind kind) const;
+
+  std::shared_ptr<const Data> data_;  // null: none
+};
+
+std::string_view name(Value::Kind kind);
+
+}  // namespace ferrite::data

@@ -1,0 +1,293 @@
+// Files in tests/data/pth were written by PyTorch 2 (tests/data/make_pth.py).
+#include "ferrite/data/pth.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "ferrite/core/views.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/data/zip.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/support/close.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+using data::load_pth;
+using data::save_pth;
+using data::Value;
+using Kind = Value::Kind;
+
+std::filesystem::path recorded(const std::string& name) {
+  return std::filesystem::path("tests/data/pth") / (name + ".pth");
+}
+
+std::vector<double> eighths(std::int64_t from, std::int64_t count) {
+  std::vector<double> values;
+  for (std::int64_t i = from; i < from + count; ++i) values.push_back(static_cast<double>(i) / 8);
+  return values;
+}
+
+/// A file with this pickle and one storage of 4 floats, 0 to 3.
+void write_archive(const std::filesystem::path& path, std::string_view pickle) {
+  data::AtomicFile file(path, "test");
+  data::ZipWriter archive(file, "test");
+  archive.add("a/data.pkl", pickle);
+  const float numbers[] = {0, 1, 2, 3};
+  archive.add("a/data/0", {reinterpret_cast<const char*>(numbers), sizeof(numbers)});
+  archive.finish();
+  file.commit();
+}
+
+}  // namespace
+
+TEST_CASE("pth: a module's state dict loads into the same module") {
+  const StateDict weights = load(recorded("state_dict"));
+  nn::Sequential net(nn::Conv2d(1, 2, 3), nn::BatchNorm2d(2), nn::Flatten(), nn::Linear(8, 3));
+  net.load_state_dict(weights);
+  const StateDict loaded = net.state_dict();
+  CHECK(loaded.size() == 9);
+  check_equal(loaded.at("0.weight"),
+              Tensor(from_vector(eighths(0, 18), {2, 1, 3, 3})).to(kFloat32));
+  check_equal(loaded.at("3.bias"), Tensor(from_vector(eighths(52, 3), {3})).to(kFloat32));
+  CHECK(loaded.at("1.num_batches_tracked").item<std::int64_t>() == 0);
+}
+
+TEST_CASE("pth: every element type") {
+  const StateDict all = load(recorded("types"));
+  REQUIRE(all.size() == 11);
+  for (const auto& [name, tensor] : all) {
+    if (name == "special") continue;
+    CAPTURE(name);
+    CHECK(tensor.dtype() == parse_dtype(name));
+    CHECK(tensor.to_vector<double>() == (name == "bool" ? std::vector<double>{0, 1, 1, 1, 1}
+                                                        : std::vector<double>{0, 1, 2, 3, 100}));
+  }
+  const auto special = all.at("special").to_vector<float>();
+  CHECK(std::isnan(special[0]));
+  CHECK(special[1] == INFINITY);
+  CHECK(special[2] == -INFINITY);
+  CHECK(std::signbit(special[3]));
+}
+
+TEST_CASE("pth: views share their memory, with strides, in both formats and mapped") {
+  for (const std::string name : {"views", "views_old"})
+    for (const bool mmap : {false, true}) {
+      CAPTURE(name);
+      CAPTURE(mmap);
+      const Value all = load_pth(recorded(name), {.mmap = mmap});
+      const Tensor base = all["base"].to_tensor();
+      std::vector<double> numbers(24);
+      std::iota(numbers.begin(), numbers.end(), 0);
+      CHECK(base.to_vector<double>() == numbers);
+      CHECK(all["transposed"].to_tensor().strides() == Strides{1, 6});
+      CHECK(all["strided"].to_tensor().to_vector<double>() ==
+            std::vector<double>{6, 8, 10, 12, 14, 16});
+      CHECK(all["number"].to_tensor().item<float>() == 7);
+      CHECK(all["expanded"].to_tensor().strides() == Strides{0, 1});
+      CHECK(all["expanded"].to_tensor().to_vector<double>() ==
+            std::vector<double>{1, 2, 1, 2, 1, 2});
+      CHECK(all["empty"].to_tensor().shape() == Shape{0, 3});
+      CHECK(all["scalar"].to_tensor().item<float>() == 2.5f);
+      CHECK(all["part"].to_tensor().to_vector<std::int64_t>() ==
+            std::vector<std::int64_t>{40, 41, 42});
+      CHECK(all["channels_last"].to_tensor().strides() == Strides{16, 1, 8, 2});
+      Tensor row = all["row"].to_tensor();
+      CHECK(row.shares_storage(base));
+      row.fill_(-1);
+      CHECK(base.to_vector<double>()[12] == -1);
+    }
+  // What was written through the mapping stays in memory.
+  CHECK(load_pth(recorded("views"))["row"].to_tensor().to_vector<double>()[0] == 12);
+}
+
+TEST_CASE("pth: a checkpoint is a tree of values, in every protocol and format") {
+  for (const std::string name : {"checkpoint", "protocol5", "checkpoint_old"}) {
+    CAPTURE(name);
+    const Value run = load_pth(recorded(name));
+    CHECK(run["epoch"].to_int() == 7);
+    CHECK(run["best"].to_double() == 0.5);
+    CHECK(run["name"].to_string() == "r\xc3\xbcn");
+    CHECK(run["flags"].str() == "[True, False, None]");
+    CHECK(run["size"].str() == "(2, 3)");
+    CHECK(run["size"].kind() == Kind::tuple);
+    CHECK(run["device"].to_string() == "cuda:1");
+    CHECK(run["dtype"].to_string() == "float16");
+    CHECK(run["large"].to_int() == std::int64_t{1} << 40);
+    CHECK(run["negative"].to_int() == -3);
+    CHECK(run["bytes"].kind() == Kind::bytes);
+    CHECK(run["bytes"].to_string() == std::string("\0\xff"
+                                                  "a",
+                                                  3));
+    CHECK(run["nested"]["a"].str() == "{1: (1, 2.5), 2: ()}");
+    CHECK(run["nested"]["a"][1][1].to_double() == 2.5);
+    CHECK(run["numpy"].to_double() == 0.25);
+    CHECK(run["numpy_int"].to_int() == -5);
+    CHECK(run["set"].str() == "[4]");
+    CHECK(run["parameter"].to_tensor().to_vector<double>() == std::vector<double>{1, 1});
+    CHECK(run["ordered"].str() == "{'b': 1, 'a': 2}");
+    CHECK(run["same"].str() == "[(1, 2), (1, 2), (1, 2)]");
+    CHECK(run["long"].size() == 300);
+    CHECK(run["long"][-1].to_int() == 299);
+    const Value& group = run["optimizer"]["param_groups"][0];
+    CHECK(group["lr"].to_double() == 0.1);
+    CHECK(group["momentum"].to_double() == 0.9);
+    CHECK(group["params"].str() == "[0, 1, 2, 3, 4, 5]");
+    CHECK(run["optimizer"]["state"][5]["momentum_buffer"].to_tensor().to_vector<double>() ==
+          std::vector<double>{2, 2, 2});
+    // All tensors, as of a state dict.
+    const StateDict flat =
+        load(recorded(name), {.only_prefix = "model.", .strip_prefix = "model."});
+    CHECK(flat.size() == 9);
+    CHECK(flat.contains("0.weight"));
+    CHECK(run.tensors().contains("optimizer.state.0.momentum_buffer"));
+  }
+}
+
+TEST_CASE("pth: what was saved loads again, sharing what was shared") {
+  const TempDir dir;
+  const Tensor base = arange(12).to(kFloat32).view({3, 4});
+  const Tensor large = arange(1000);
+  const Value tree = Value::dict({{"base", base},
+                                  {"column", base.select(1, 2)},
+                                  {"part", large.slice(0, 10, 13)},
+                                  {"none", Value()},
+                                  {"list", Value::list({1, -2.5, "three", true})},
+                                  {"tuple", Value::tuple({std::int64_t{1} << 50})},
+                                  {"bytes", Value::bytes(std::string("\0\x80\xff", 3))},
+                                  {"empty", Value::dict({})},
+                                  {5, zeros({0, 2}, kInt16)}});
+  save_pth(tree, dir / "run.pth");
+  const Value back = load_pth(dir / "run.pth");
+  for (const char* key : {"none", "list", "tuple", "bytes", "empty"})
+    CHECK(back[key].str() == tree[key].str());
+  CHECK(back["bytes"].to_string() == tree["bytes"].to_string());
+  check_equal(back["base"].to_tensor(), base);
+  check_equal(back["column"].to_tensor(), base.select(1, 2));
+  CHECK(back["column"].to_tensor().shares_storage(back["base"].to_tensor()));
+  check_equal(back["part"].to_tensor(), large.slice(0, 10, 13));
+  CHECK(back["part"].to_tensor().storage()->nbytes() == 24);
+  CHECK(back[5].to_tensor().dtype() == kInt16);
+  CHECK(dir.count() == 1);
+
+  // ferrite::save() chooses the format by the extension, load() by the content.
+  nn::Linear layer(3, 2);
+  save(layer.state_dict(), dir / "layer.pt");
+  const StateDict loaded = load(dir / "layer.pt");
+  check_equal(loaded.at("weight"), layer.weight);
+  CHECK(contains(message_of<ValueError>([&] {
+                   save(loaded, dir / "b.pth", {{"epoch", "3"}});
+                 }),
+                 "no metadata"));
+}
+
+TEST_CASE("pth: nothing is executed, and damage is an error with its position") {
+  const TempDir dir;
+  const auto message = [&](std::string_view pickle) {
+    write_archive(dir / "bad.pth", pickle);
+    return message_of<IoError>([&] { load_pth(dir / "bad.pth"); });
+  };
+  CHECK(contains(message("cos\nsystem\n(X\4\0\0\0"
+                         "exittR."),
+                 "refers to os.system"));
+  CHECK(contains(message_of<IoError>([] { load_pth(recorded("module")); }), "torch.nn"));
+  CHECK(contains(message("\x80\x02]q\1h\1"
+                         "a."),
+                 "contains itself"));
+  // Each list holds the one before it twice: 2^40 values in 250 bytes.
+  std::string bomb = "\x80\x02]";
+  for (int i = 0; i < 40; ++i)
+    bomb += "q" + std::string(1, static_cast<char>(i)) + "0](h" +
+            std::string(1, static_cast<char>(i)) + "h" + std::string(1, static_cast<char>(i)) + "e";
+  CHECK(contains(message(bomb + "."), "refer to each other so often"));
+  CHECK(contains(message(std::string(2000, ']') + std::string(1999, 'a') + "."), "nested at most"));
+  CHECK(contains(message("\x80\x02K\1"), "ends within"));
+  CHECK(contains(message("\x80\x02K\1K\2."), "expected one value"));
+  CHECK(contains(message("e."), "expected a mark"));
+  CHECK(contains(message("a."), "stack, which is empty"));
+  CHECK(contains(message("ctorch\nComplexFloatStorage\n."), "does not have"));
+  CHECK(contains(message("\x8a\x09"
+                         "123456789."),
+                 "more than 64 bits"));
+  CHECK(contains(message("\xff."), "instruction 0xff"));
+
+  // A set of a list of 1,000 items, and then the same again and again.
+  std::string copies = "\x80\x02](" + std::string(1000, 'N') + "eq\1" + "0";
+  for (int i = 0; i < 1000; ++i) copies += "c__builtin__\nset\n(h\1tR0";
+  CHECK(contains(message(copies + "N."), "calls copy more"));
+  std::string keys = "\x80\x02(T" + std::string("\0\x10\0\0", 4) + std::string(4096, 'k') + "q\1l";
+  for (int i = 0; i < 3000; ++i) keys += "}h\1Nsa";
+  CHECK(contains(message(keys + "."), "refer to each other so often"));
+
+  // Tensors stay within their memory.
+  const auto tensor = [](std::string_view arguments) {
+    std::string pickle =
+        "\x80\x02"
+        "ctorch._utils\n_rebuild_tensor\n((U\7storagectorch\nFloatStorage\n"
+        "U\1"
+        "0U\3cpuK\4tQ";
+    return pickle + std::string(arguments) + "tR.";
+  };
+  write_archive(dir / "good.pth", tensor("K\1(K\2t(K\2t"));
+  CHECK(load_pth(dir / "good.pth").to_tensor().to_vector<double>() == std::vector<double>{1, 3});
+  CHECK(contains(message(tensor("K\1(K\3t(K\2t")), "beyond its storage"));
+  CHECK(contains(message(tensor("J\xff\xff\xff\xff(K\1t(K\1t")), "0 or more"));
+  CHECK(contains(message(tensor("K\1(K\2t(K\2K\2t")), "as many strides"));
+  const std::string huge = "\x8a\x08" + std::string("\0\0\0\0\0\0\0\x40", 8);
+  CHECK(contains(message(tensor("K\1(" + huge + huge + "t(" + huge + huge + "t")), "beyond"));
+  CHECK(contains(message(tensor("K\1(K\1" + std::string(2, '0') + "K\1t(K\1t")), "stack"));
+
+  write_file(dir / "text.pth", "these are no weights");
+  CHECK(contains(message_of<IoError>([&] { load_pth(dir / "text.pth"); }), "torch.save()"));
+  const Value run = load_pth(recorded("checkpoint"));
+  CHECK(contains(message_of<IndexError>([&] { (void)run["epoc"]; }), "the closest is 'epoch'"));
+  CHECK(contains(message_of<ValueError>([&] { (void)run["name"].to_int(); }),
+                 "expected a int, got string"));
+}
+
+TEST_CASE("pth: what PyTorch saves comes back to it to the bit, through Ferrite") {
+  const char* chosen = std::getenv("FERRITE_TORCH_PYTHON");
+  const std::string python = chosen ? chosen : "build/torch/bin/python";
+  if (std::system((python + " -c 'import torch, numpy' 2>/dev/null").c_str()) != 0) {
+    MESSAGE("skipped: ", python, " has no PyTorch (FERRITE_TORCH_PYTHON names one that has)");
+    return;
+  }
+  const TempDir dir;
+  const auto run = [&](const std::string& verb) {
+    const std::string out = (dir / "out").string();
+    const int status = std::system((python + " tests/data/pth_torch.py " + verb + " " +
+                                    dir.path().string() + " >" + out + " 2>&1")
+                                       .c_str());
+    CHECK_MESSAGE(status == 0, read_file(out));
+  };
+  run("make");
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    if (entry.path().extension() != ".pth") continue;
+    CAPTURE(entry.path());
+    save_pth(load_pth(entry.path(), {.mmap = count % 2 == 0}),
+             std::filesystem::path(entry.path()).replace_extension(".back"));
+    ++count;
+  }
+  CHECK(count >= 40);
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+    if (entry.path().extension() == ".back") {
+      std::filesystem::path name = entry.path();
+      std::filesystem::rename(entry.path(), name.replace_extension(".back.pth"));
+    }
+  run("compare");
+}
+
+TEST_CASE("pth: fuzz") {
+  const auto parser = [](data::Bytes b) { data::parse_pth(b, "fuzz"); };
+  for (const std::string name : {"views", "views_old", "state_dict", "checkpoint_old"}) {
+    const std::string content = read_file(recorded(name));
+    fuzz_truncations(content, parser);
+    fuzz_flips(content, 2000, parser);
+  }
+}
