@@ -65,7 +65,8 @@ class Shape {
  private:
   [[noreturn]] static void fail_too_many();
 
-  std::array<std::int64_t, kMaxDims> dims_;
+  // All of them set: clone() of modules looks for pointers in the bytes of their members.
+  std::array<std::int64_t, kMaxDims> dims_{};
   int ndim_ = 0;
 };
 

@@ -1,4 +1,5 @@
 // Moving, cloning and copying modules.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -122,17 +123,21 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
 }
 
 /// Called on a copy: throws if the object contains the address of a child of the original, as the
-/// copy of a reference or pointer does.
+/// copy of a reference or pointer does. It is then in the same place in both; elsewhere it is what
+/// the memory held before.
 void Module::check_own_children(const Module& original) const {
-  const std::span<const std::byte> object = memory();
+  const std::span<const std::byte> object = memory(), same = original.memory();
   for (std::size_t i = 0; i < registry_.size(); ++i) {
     if (registry_[i].kind != Kind::module) continue;
     const Module& child = original.module_of(original.registry_[i]);
-    for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
+    const std::size_t size = std::min(object.size(), same.size());
+    for (std::size_t at = 0; at + sizeof(void*) <= size; at += alignof(void*)) {
       const void* word = nullptr;
       std::memcpy(&word, object.data() + at, sizeof(word));
       FERRITE_CHECK(
-          word != &child && word != child.memory().data(), Error, "clone",
+          (word != &child && word != child.memory().data()) ||
+              std::memcmp(same.data() + at, &word, sizeof(word)) != 0,
+          Error, "clone",
           "{} holds a reference or a pointer to its child '{}', which in the copy would be that of "
           "the original; hold the {} itself as a member and register that, or find it by "
           "get<{}>(\"{}\")",
