@@ -15,19 +15,24 @@ struct ScaledDotProductAttentionOptions {
   /// Query i attends only to keys 0 to i. Not together with an attn_mask (ValueError).
   bool is_causal = false;
   std::optional<double> scale = {};  ///< default: 1 / sqrt(E)
+  /// Grouped queries: query has a multiple of the heads, dimension -3, of key and value, and each
+  /// of theirs serves as many adjacent heads of query (Ainslie et al., "GQA", 2023).
+  bool enable_gqa = false;
 };
 
 /// softmax(scale * query key^T + mask) value (Vaswani et al. 2017), as
 /// torch.nn.functional.scaled_dot_product_attention: query [..., L, E], key [..., S, E], value
 /// [..., S, V] give [..., L, V]; leading dimensions broadcast. One floating dtype (DTypeError), one
-/// device. A query that attends to no key gives NaN. Composed of ops: the weights, L * S numbers
-/// each, are kept for the gradient.
+/// device. A query that attends to no key gives 0. Neither forward nor backward holds the L * S
+/// weights (kernels/attention.h), except where attn_mask requires a gradient, and for gradients of
+/// gradients.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const ScaledDotProductAttentionOptions& options = {});
 
 namespace detail {
 
-/// The weights, in the query's dtype; `op` has checked the arguments.
+/// The weights, in the query's dtype, of checked arguments; those of a query that attends to no key
+/// are NaN. Ops on the tape.
 Tensor attention_weights(const Tensor& query, const Tensor& key,
                          const ScaledDotProductAttentionOptions& options);
 

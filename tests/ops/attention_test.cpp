@@ -6,12 +6,18 @@
 #include <limits>
 
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda.h"
+#include "ferrite/core/parallel_for.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
+#include "ferrite/ops/matmul.h"
 #include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/softmax.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
 
@@ -77,7 +83,7 @@ TEST_CASE("scaled_dot_product_attention by its definition, masked in every way")
   check_close(attend({.attn_mask = lt(arange(7), 4)}), expected(q, k, v, scale, some), 1e-12,
               1e-13);
   // What no query looks at may be anything; what may look at nothing is nothing.
-  CHECK(std::isnan(attend({.attn_mask = zeros({7}, {.dtype = kBool})})[0][0].item<double>()));
+  check_equal(attend({.attn_mask = zeros({7}, {.dtype = kBool})}), zeros({5, 2}, kFloat64));
 
   for (const DType dtype : {kFloat32, kFloat16, kBFloat16}) {
     const double rounding = test::rounding_of(dtype);
@@ -118,6 +124,152 @@ TEST_CASE("scaled_dot_product_attention: batches broadcast, gradients, dropout")
   CHECK(dropped.max().item<double>() > 1.02);
 }
 
+namespace {
+
+std::vector<Device> devices() {
+  std::vector<Device> all{Device("cpu")};
+  if (cuda::is_available()) all.push_back(Device("cuda:0"));
+  return all;
+}
+
+struct Case {
+  Shape query, key;
+  std::int64_t values;  ///< columns of value
+  Shape mask = {};
+  DType mask_dtype = kBool;
+  bool causal = false, grouped = false, turned = false;
+};
+
+/// By ops, in float64 on the host.
+Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Options& o) {
+  const auto each = [&](const Tensor& t) {
+    const Shape& s = t.shape();
+    const std::int64_t times = o.enable_gqa ? q.size(1) / s[1] : 1;
+    return t.unsqueeze(2)
+        .expand({s[0], s[1], times, s[2], s[3]})
+        .reshape({s[0], s[1] * times, s[2], s[3]});
+  };
+  Tensor scores = matmul(q, each(k).transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(-1)));
+  Tensor may = ones({q.size(-2), k.size(-2)}, {.dtype = kBool});
+  if (o.is_causal) may = tril(may);
+  if (o.attn_mask.defined() && o.attn_mask.dtype() == kBool) may = logical_and(may, o.attn_mask);
+  if (o.attn_mask.defined() && o.attn_mask.dtype() != kBool) scores = scores + o.attn_mask;
+  return matmul(softmax(masked_fill(scores, logical_not(may), -1e30), -1), each(v));
+}
+
+void check_case(const Case& c, DType dtype, const Device& device) {
+  CAPTURE(c.query);
+  CAPTURE(dtype);
+  CAPTURE(device);
+  const auto make = [&](Shape shape) {
+    if (c.turned) std::swap(shape[1], shape[2]);
+    const Tensor t = noise(shape, kFloat64).to(dtype).to(kFloat64);
+    return (c.turned ? t.transpose(1, 2) : t).set_requires_grad();
+  };
+  Shape values = c.key, result = c.query;
+  values[3] = result[3] = c.values;
+  const Tensor q = make(c.query), k = make(c.key), v = make(values);
+  Options options{.is_causal = c.causal, .enable_gqa = c.grouped};
+  if (!c.mask.empty()) {
+    const Tensor numbers = noise(c.mask, kFloat64);
+    options.attn_mask = c.mask_dtype == kBool ? gt(numbers, -0.5) : numbers.to(dtype).to(kFloat64);
+  }
+  const Tensor expected = composed(q, k, v, options), grad = noise(result, kFloat64).to(dtype);
+  expected.backward(grad.to(kFloat64));
+  const auto leaf = [&](const Tensor& t) {
+    return t.detach().to(dtype).to(device).set_requires_grad();
+  };
+  const Tensor a = leaf(q), b = leaf(k), d = leaf(v);
+  if (options.attn_mask.defined())
+    options.attn_mask =
+        (c.mask_dtype == kBool ? options.attn_mask : options.attn_mask.to(dtype)).to(device);
+  const Tensor y = scaled_dot_product_attention(a, b, d, options);
+  y.backward(grad.to(device));
+  const double rounding = test::rounding_of(dtype), near = std::min(8 * rounding, 0.04);
+  check_close(y, expected, near, near);
+  // Sums of many products, of weights and gradients that are rounded to the type.
+  for (const auto& [actual, exact] : {std::pair(a, q), std::pair(b, k), std::pair(d, v)})
+    check_close(actual.grad(), exact.grad(), 16 * rounding,
+                16 * rounding * exact.grad().abs().max().item<double>());
+}
+
+}  // namespace
+
+TEST_CASE(
+    "attention in blocks agrees with the composition: sizes, masks, groups, dtypes, devices") {
+  const std::vector<Case> cases = {
+      {.query = {2, 2, 70, 8}, .key = {2, 2, 70, 8}, .values = 8, .causal = true, .turned = true},
+      {.query = {1, 2, 5, 64}, .key = {1, 2, 210, 64}, .values = 16, .mask = {210}},
+      {.query = {1, 2, 130, 20},
+       .key = {1, 2, 33, 20},
+       .values = 70,
+       .mask = {2, 130, 33},
+       .mask_dtype = kFloat64},
+      {.query = {2, 4, 40, 24},
+       .key = {2, 2, 100, 24},
+       .values = 24,
+       .mask = {2, 1, 1, 100},
+       .grouped = true,
+       .turned = true},
+      {.query = {1, 2, 66, 9}, .key = {1, 1, 35, 9}, .values = 5, .causal = true, .grouped = true},
+      {.query = {1, 1, 20, 130}, .key = {1, 1, 40, 130}, .values = 150},
+      {.query = {1, 1, 1, 1}, .key = {1, 1, 1, 1}, .values = 1},
+  };
+  for (const Device& device : devices())
+    for (const Case& c : cases)
+      for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16})
+        check_case(c, dtype, device);
+}
+
+TEST_CASE("attention drops the same weights in forward, backward and gradients of gradients") {
+  const Tensor k = noise({1, 1, 7, 3}), v = noise({1, 1, 7, 2}), q = noise({1, 2, 5, 3});
+  const auto attend = [](const std::vector<Tensor>& in) {
+    manual_seed(7);
+    return scaled_dot_product_attention(in[0], in[1], in[2],
+                                        {.dropout_p = 0.4, .enable_gqa = true});
+  };
+  const std::vector<Tensor> in{q.clone().set_requires_grad(), k.clone().set_requires_grad(),
+                               v.clone().set_requires_grad()};
+  CHECK(autograd::gradcheck(attend, in, {.second_order = true}));
+  CHECK((attend(in) - scaled_dot_product_attention(q, k, v, {.enable_gqa = true}))
+            .abs()
+            .max()
+            .item<double>() > 0.01);
+  if (!cuda::is_available()) return;
+  const auto drop_on = [&](const Device& device) {
+    manual_seed(7);
+    return attend({q.to(device), k.to(device), v.to(device)});
+  };
+  check_close(drop_on("cuda:0"), drop_on("cpu"), 1e-12, 1e-13);  // of the same random numbers
+}
+
+TEST_CASE("attention needs memory in proportion to its length, and the same bits on any threads") {
+  for (const Device& device : devices()) {
+    const auto peak = [&](std::int64_t length) {
+      const TensorOptions options{.device = device, .requires_grad = true};
+      const Tensor q = randn({1, 1, length, 8}, options);
+      const auto before = memory_allocated(device);
+      reset_peak_memory_stats(device);
+      scaled_dot_product_attention(q, q, q, {.is_causal = true}).sum().backward();
+      return static_cast<double>(max_memory_allocated(device) - before);
+    };
+    CHECK(peak(1200) < 5 * peak(300));
+    CHECK(peak(1200) < 1200 * 1200 * 4 / 2);
+  }
+  const int threads = num_threads();
+  std::vector<Tensor> results;
+  for (const int count : {1, 3}) {
+    set_num_threads(count);
+    const Tensor q = tril(ones({2, 300, 40})).set_requires_grad();
+    const Tensor y = scaled_dot_product_attention(q, q * 0.3, q * 0.7);
+    y.backward(q.detach());
+    results.insert(results.end(), {y.detach(), q.grad()});
+  }
+  set_num_threads(threads);
+  check_equal(results[0], results[2]);
+  check_equal(results[1], results[3]);
+}
+
 TEST_CASE("scaled_dot_product_attention under autocast: products in 16 bits") {
   const Tensor q = noise({4, 3}, kFloat32).set_requires_grad(), k = noise({5, 3}, kFloat32),
                v = noise({5, 2}, kFloat32), mask = noise({4, 5}, kFloat32);
@@ -154,5 +306,8 @@ TEST_CASE("scaled_dot_product_attention: empty sizes and errors") {
   CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({4, 5}, {.dtype = kInt64})}), DTypeError);
   CHECK_THROWS_AS(attend(q, k, v, {.attn_mask = ones({4, 5}), .is_causal = true}), ValueError);
   CHECK_THROWS_AS(attend(q, k, v, {.dropout_p = -0.5}), ValueError);
+  CHECK_THROWS_AS(attend(q, k, v, {.enable_gqa = true}), ShapeError);
+  CHECK_THROWS_AS(attend(ones({3, 4, 3}), ones({2, 5, 3}), ones({2, 5, 2}), {.enable_gqa = true}),
+                  ShapeError);
   CHECK_THROWS_AS(attend(q, k.to(Device("cpu:0")), v, {}), DeviceError);
 }
