@@ -20,6 +20,8 @@ enum class BinaryOp : std::uint8_t {
   remainder,
   fmod,
   atan2,
+  hypot,
+  copysign,
   bit_and,
   bit_or,
   bit_xor,

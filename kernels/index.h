@@ -20,6 +20,11 @@ FERRITE_KERNEL(scatter, const char* op, const View& out, const View& index, cons
 FERRITE_KERNEL(scatter_add, const char* op, const View& out, const View& index, const View& source,
                int dim);
 
+/// Like scatter, but out = what `how` makes of `out` and the sources. NaN wins over numbers.
+enum class Scattered : std::uint8_t { prod, max, min };
+FERRITE_KERNEL(scatter_reduce, const char* op, Scattered how, const View& out, const View& index,
+               const View& source, int dim);
+
 /// out[..., k, ...] = x[..., index[k], ...] along `dim`; index has one dimension.
 FERRITE_KERNEL(index_select, const char* op, const View& out, const View& x, const View& index,
                int dim);
@@ -41,7 +46,7 @@ enum class Triangle : std::uint8_t { lower, upper };
 /// Keeps the triangle of the last two dimensions and zeroes the rest; both contiguous.
 FERRITE_KERNEL(triangle, const View& out, const View& x, Triangle part, std::int64_t diagonal);
 
-/// Dispatches to the types that scatter_add and index_add add.
+/// Dispatches to the types that scatter_add, scatter_reduce and index_add add.
 template <class F>
 void dispatch_added(DType dtype, std::string_view op, F&& f) {
   dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,

@@ -82,7 +82,8 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& 
                   const View& sum_dy_xhat, const View& count, std::int64_t n, const ReluMask& mask);
 
 /// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
-/// own mean and rstd (written, [rows]); weight and bias [width], optional.
+/// own mean and rstd (written, [rows]); weight and bias [width], optional. If `mean` has no data,
+/// it counts as 0, and rstd is 1 / sqrt(mean of squares + eps): root mean square norm.
 FERRITE_KERNEL(layer_norm, std::int64_t rows, std::int64_t width, const View& out, const View& mean,
                const View& rstd, const View& in, const View& weight, const View& bias, double eps);
 /// Computes those gradients that have data.

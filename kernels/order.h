@@ -1,5 +1,4 @@
-// Extrema with their positions, sorting, the k largest elements, and running sums along one
-// dimension.
+// Extrema with their positions, sorting, the k largest elements, and scans along one dimension.
 //
 // NaN counts as larger than every number when sorting, and is the extremum of either kind. Outputs
 // have the input's sizes except along `dim`, and equal strides where there are two.
@@ -22,7 +21,11 @@ FERRITE_KERNEL(arg_extremum, Extremum kind, const View& values, const View& indi
 FERRITE_KERNEL(sort, Extremum first, const View& values, const View& indices, const View& in,
                int dim);
 
-/// Running sums in the dtype of `out`: that of a floating `in`, or int64.
-FERRITE_KERNEL(cumsum, const View& out, const View& in, int dim);
+/// What a scan computes of the elements up to each: their sum or product in the dtype of `out`
+/// (that of a floating `in`, or int64); log(sum(exp)) of floating elements; or, as int64, the place
+/// along `dim` of the last extremal one (of the last NaN).
+enum class ScanOp : std::uint8_t { sum, prod, logsumexp, argmax, argmin };
+/// All but sums are of float32, float64 and int64.
+FERRITE_KERNEL(scan, ScanOp op, const View& out, const View& in, int dim);
 
 }  // namespace ferrite::kernels

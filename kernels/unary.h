@@ -34,7 +34,17 @@ enum class UnaryOp : std::uint8_t {
   sin,
   cos,
   tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  asinh,
+  acosh,
+  atanh,
+  log10,
   erf,
+  erfc,
   tanh,
   sigmoid,
   leaky_relu,  // slope p.a
@@ -43,7 +53,19 @@ enum class UnaryOp : std::uint8_t {
   gelu_tanh,
   silu,
   softplus,  // beta p.a, threshold p.b
+  celu,      // alpha p.a
+  selu,
+  hardshrink,  // limit p.a
+  softshrink,  // limit p.a
+  threshold,   // x above p.a, else p.b
+  hardsigmoid,
+  hardswish,
+  mish,
 };
+
+/// The constants of selu (Klambauer et al., 2017).
+inline constexpr double kSeluScale = 1.0507009873554804934193349852946,
+                        kSeluAlpha = 1.6732632423543772848170429916717;
 
 /// Parameters, for the operations that have any.
 struct UnaryParams {
@@ -67,14 +89,14 @@ T saturated(Scalar bound) {
 FERRITE_KERNEL_FUNCTION(unary, UnaryOp op, const View& out, const View& in,
                         const UnaryParams& p = {});
 
-/// out = grad * op'(...) for relu, clamp, sigmoid, tanh, leaky_relu, elu, gelu, gelu_tanh, silu and
-/// softplus. `saved` is the input of the forward pass, or its output for sigmoid and tanh; for relu
-/// and clamp, and for leaky_relu with a slope of 0 or more, it may be either. The gradient of clamp
-/// is 0 at the bounds and at NaN; a bound of NaN is no bound. All views share a floating dtype.
+/// out = grad * op'(...) for relu, clamp, sigmoid and everything from tanh on. `saved` is the input
+/// of the forward pass, or its output for sigmoid and tanh; for relu and clamp, and for leaky_relu
+/// with a slope of 0 or more, it may be either. The gradient of clamp is 0 at the bounds and at
+/// NaN; a bound of NaN is no bound. All views share a floating dtype.
 FERRITE_KERNEL_FUNCTION(unary_backward, UnaryOp op, const View& out, const View& grad,
                         const View& saved, const UnaryParams& p = {});
 
-enum class Predicate : std::uint8_t { isnan, isinf, isfinite, logical_not };
+enum class Predicate : std::uint8_t { isnan, isinf, isfinite, logical_not, signbit };
 /// `out` is bool, `in` of any dtype.
 FERRITE_KERNEL(predicate, Predicate op, const View& out, const View& in);
 

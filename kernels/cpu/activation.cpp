@@ -40,6 +40,45 @@ Block<C> block_of(F) {
   };
 }
 
+/// x held between 0 and 6; NaN stays.
+template <class V>
+V clamped_to_6(const V& x) {
+  const V y = x < V{} ? V{} : x;
+  return all<V>(6) < y ? all<V>(6) : y;
+}
+
+/// Those of pieces, and mish.
+template <class C>
+Block<C> piecewise_block(UnaryOp op) {
+  using V = Vector<C>;
+  switch (op) {
+    case UnaryOp::hardshrink:
+      return block_of<C>([](const V& x, const V& limit, const V&) {
+        return (-limit <= x) & (x <= limit) ? V{} : x;
+      });
+    case UnaryOp::softshrink:  // NaN stays
+      return block_of<C>([](const V& x, const V& limit, const V&) {
+        const V below = x < -limit ? x + limit : x * V{};
+        return limit < x ? x - limit : below;
+      });
+    case UnaryOp::threshold:
+      return block_of<C>(
+          [](const V& x, const V& limit, const V& value) { return x <= limit ? value : x; });
+    case UnaryOp::hardsigmoid:
+      return block_of<C>(
+          [](const V& x, const V&, const V&) { return clamped_to_6(x + all<V>(3)) / all<V>(6); });
+    case UnaryOp::hardswish:
+      return block_of<C>([](const V& x, const V&, const V&) {
+        return x * clamped_to_6(x + all<V>(3)) / all<V>(6);
+      });
+    case UnaryOp::mish:
+      return block_of<C>(
+          [](const V& x, const V&, const V&) { return x * simd::tanh(simd::log1p(simd::exp(x))); });
+    default:
+      fail<DTypeError>("unary", "this operation does not work on {}", dtype_of<C>);
+  }
+}
+
 }  // namespace
 
 template <class C>
@@ -76,8 +115,16 @@ Block<C> activation_block(UnaryOp op) {
         const V z = x * beta;
         return threshold < z ? x : simd::log1p(simd::exp(z)) / beta;
       });
+    case UnaryOp::celu:
+      return block_of<C>([](const V& x, const V& alpha, const V&) {
+        return V{} < x ? x : alpha * simd::expm1(x / alpha);
+      });
+    case UnaryOp::selu:
+      return block_of<C>([](const V& x, const V&, const V&) {
+        return V{} < x ? x * all<V>(kSeluScale) : all<V>(kSeluScale * kSeluAlpha) * simd::expm1(x);
+      });
     default:
-      fail<DTypeError>("unary", "this operation does not work on {}", dtype_of<C>);
+      return piecewise_block<C>(op);
   }
 }
 
@@ -114,6 +161,37 @@ V gelu_tanh_derivative(const V& x) {
   const V t = simd::tanh(gelu_tanh_argument(x));
   const V slope = all<V>(kGeluScale) * (one + all<V>(3 * kGeluCubic) * x * x);
   return half * (one + t) + half * x * (one - t * t) * slope;
+}
+
+template <class C>
+BackwardBlock<C> piecewise_backward_block(UnaryOp op) {
+  using V = Vector<C>;
+  switch (op) {
+    case UnaryOp::hardshrink:
+    case UnaryOp::softshrink:
+      return backward_of<C>([](const V& g, const V& x, const V& limit, const V&) {
+        return (-limit <= x) & (x <= limit) ? V{} : g;
+      });
+    case UnaryOp::threshold:
+      return backward_of<C>(
+          [](const V& g, const V& x, const V& limit, const V&) { return x <= limit ? V{} : g; });
+    case UnaryOp::hardsigmoid:
+      return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
+        return (all<V>(-3) < x) & (x < all<V>(3)) ? g / all<V>(6) : V{};
+      });
+    case UnaryOp::hardswish:
+      return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
+        const V above = x < all<V>(3) ? g * (x / all<V>(3) + all<V>(0.5)) : g;
+        return x <= all<V>(-3) ? V{} : above;
+      });
+    case UnaryOp::mish:
+      return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
+        const V t = simd::tanh(simd::log1p(simd::exp(x)));
+        return g * (t + x * sigmoid(x) * (all<V>(1) - t * t));
+      });
+    default:
+      fail<DTypeError>("unary_backward", "has no kernel for this operation");
+  }
 }
 
 template <class C>
@@ -157,8 +235,16 @@ BackwardBlock<C> backward_block(UnaryOp op) {
         const V z = x * beta;
         return threshold < z ? g : g * sigmoid(z);
       });
+    case UnaryOp::celu:
+      return backward_of<C>([](const V& g, const V& x, const V& alpha, const V&) {
+        return x <= V{} ? g * simd::exp(x / alpha) : g;
+      });
+    case UnaryOp::selu:
+      return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
+        return all<V>(kSeluScale) * g * (x <= V{} ? all<V>(kSeluAlpha) * simd::exp(x) : all<V>(1));
+      });
     default:
-      fail<DTypeError>("unary_backward", "has no kernel for this operation");
+      return piecewise_backward_block<C>(op);
   }
 }
 

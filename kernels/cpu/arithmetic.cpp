@@ -128,6 +128,12 @@ BinaryRun<E, E> run_of(BinaryOp op) {
     case BinaryOp::atan2:
       if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
       return nullptr;
+    case BinaryOp::hypot:
+      if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::hypot(a, b); });
+      return nullptr;
+    case BinaryOp::copysign:
+      if constexpr (floating) return run_of<E>([](E a, E b) { return std::copysign(a, b); });
+      return nullptr;
     case BinaryOp::bit_and:
       if constexpr (!floating) return run_of<E>([](E a, E b) { return a & b; });
       return nullptr;

@@ -160,6 +160,39 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
   check.finish(op, index);
 }
 
+namespace {
+
+/// to = to joined with `from`; integers wrap around.
+template <class T>
+void join(Scattered how, T& to, T from) {
+  if (how != Scattered::prod) {
+    const bool better = how == Scattered::max ? from > to : from < to;
+    if (better || from != from) to = from;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    to *= from;
+  } else {
+    to = static_cast<T>(static_cast<std::uint64_t>(to) * static_cast<std::uint64_t>(from));
+  }
+}
+
+}  // namespace
+
+void scatter_reduce(const char* op, Scattered how, const View& out, const View& index,
+                    const View& source, int dim) {
+  if (index.numel == 0) return;
+  RangeCheck check(out.sizes[dim]);
+  const std::int64_t o_step = out.strides[dim];
+  const std::int64_t* ids = index.as<std::int64_t>();
+  dispatch_added(out.dtype, op, [&]<class T>() {
+    T* o = out.as<T>();
+    const T* from = source.as<T>();
+    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+      if (check.fits(ids[i])) join(how, o[base + ids[i] * o_step], from[s]);
+    });
+  });
+  check.finish(op, index);
+}
+
 void index_select(const char* op, const View& out, const View& x, const View& index, int dim) {
   if (out.numel == 0) return;
   if (!out.is_contiguous() || !x.is_contiguous()) {

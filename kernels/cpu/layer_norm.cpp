@@ -33,7 +33,7 @@ void sum_rows(std::int64_t rows, std::int64_t width, const View& grad_weight, co
         for (std::int64_t r = p * step; r < std::min(rows, (p + 1) * step); ++r) {
           const auto g = load<lanes>(dy + r * width + i);
           b += g;
-          w += g * ((load<lanes>(x + r * width + i) - mean[r]) * rstd[r]);
+          w += g * ((load<lanes>(x + r * width + i) - (mean ? mean[r] : S(0))) * rstd[r]);
         }
         store<lanes>(by_weight + p * width + i, w);
         store<lanes>(by_bias + p * width + i, b);
@@ -68,19 +68,22 @@ void layer_norm(std::int64_t rows, std::int64_t width, const View& out, const Vi
       for (std::int64_t r = begin; r < end; ++r) {
         const auto part = row_part<S>(r, width);
         const S n = part.count();
-        const S first = part.template sums<1>([&](auto lanes, int, std::int64_t at, auto& sums) {
-          sums[0] += load<lanes>(x + at);
-        })[0][0] / n;
+        S first = 0;
+        if (mean.data)
+          first = part.template sums<1>([&](auto lanes, int, std::int64_t at, auto& sums) {
+            sums[0] += load<lanes>(x + at);
+          })[0][0] /
+                  n;
         // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
         const auto d = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
           const auto v = load<lanes>(x + at) - first;
           sums[0] += v;
           sums[1] += v * v;
         })[0];
-        const S m = first + d[0] / n;
-        const double var = static_cast<double>(d[1] - d[0] * d[0] / n) / static_cast<double>(n);
+        const S off = mean.data ? d[0] / n : S(0), m = first + off;
+        const double var = static_cast<double>(d[1] - d[0] * off) / static_cast<double>(n);
         const S s = static_cast<S>(1 / std::sqrt(std::max(var, 0.0) + eps));
-        mean.as<S>()[r] = m;
+        if (mean.data) mean.as<S>()[r] = m;
         rstd.as<S>()[r] = s;
         const T* from = x + r * width;
         T* to = y + r * width;
@@ -111,7 +114,7 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const View& grad
     T* dx = grad_in.as<T>();
     parallel_for(rows, row_grain(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        const S m = means[r], s = rstds[r];
+        const S m = means ? means[r] : S(0), s = rstds[r];
         const std::int64_t row = r * width;
         // dy * weight, the gradient of the normalised values.
         const auto gradient = [&](auto lanes, std::int64_t at) {
@@ -125,7 +128,7 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const View& grad
           sums[0] += g;
           sums[1] += g * ((load<lanes>(x + at) - m) * s);
         })[0];
-        const S shift = sums[0] / part.count(), slope = sums[1] / part.count();
+        const S shift = means ? sums[0] / part.count() : S(0), slope = sums[1] / part.count();
         for_blocks(0, width, [&](std::int64_t i, auto lanes) {
           const auto xhat = (load<lanes>(x + row + i) - m) * s;
           store<lanes>(dx + row + i, (gradient(lanes, row + i) - shift - xhat * slope) * s);

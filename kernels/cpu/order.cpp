@@ -7,6 +7,7 @@
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/reduce_nest.h"
+#include "ferrite/kernels/scan.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -184,39 +185,57 @@ void sort_rows(bool descending, const View& values, const View& indices, const V
   });
 }
 
-/// Sums of float32 run in double.
-template <class E>
-void cumsum_rows(const View& out, const View& in, int dim) {
-  using Sum = std::conditional_t<std::is_floating_point_v<E>, double, std::uint64_t>;
-  using Stored = std::conditional_t<std::is_floating_point_v<E>, double, std::int64_t>;
+template <class E, class F>
+void scan_rows(const View& out, const View& in, int dim, F join) {
+  using State = typename F::State;
+  using Result = typename F::Result;
   const Positions positions(out, in, dim);
   const RunReader<E> reader(in.data, in.dtype);
   const std::int64_t size = in.sizes[dim], stride = in.strides[dim], to_stride = out.strides[dim];
   const auto step = positions.step();
   positions.run(1, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
     E buffer[kChunk];
-    Stored results[kChunk];
+    Result results[kChunk];
+    const auto next = [&](State& state, E x, std::int64_t at) {
+      state = join(state, F::of(x, at));
+      return F::result(state);
+    };
     if (stride < step.in || n == 1) {
       for (std::int64_t j = 0; j < n; ++j) {
-        Sum sum = 0;
+        State state = F::identity();
         for (std::int64_t i = 0; i < size; i += kChunk) {
           const std::int64_t m = std::min(kChunk, size - i);
           const E* x = reader.read(from + j * step.in + i * stride, stride, m, buffer);
-          for (std::int64_t k = 0; k < m; ++k)
-            results[k] = static_cast<Stored>(sum += static_cast<Sum>(x[k]));
+          for (std::int64_t k = 0; k < m; ++k) results[k] = next(state, x[k], i + k);
           store_run(at(out, to + j * step.out + i * to_stride), out.dtype, to_stride, results, m);
         }
       }
       return;
     }
-    Sum sums[kColumns] = {};
+    State states[kColumns];
+    std::fill_n(states, n, F::identity());
     for (std::int64_t i = 0; i < size; ++i) {
       const E* x = reader.read(from + i * stride, step.in, n, buffer);
-      for (std::int64_t j = 0; j < n; ++j)
-        results[j] = static_cast<Stored>(sums[j] += static_cast<Sum>(x[j]));
+      for (std::int64_t j = 0; j < n; ++j) results[j] = next(states[j], x[j], i);
       store_run(at(out, to + i * to_stride), out.dtype, step.out, results, n);
     }
   });
+}
+
+template <class E>
+void scan_as(ScanOp op, const View& out, const View& in, int dim) {
+  switch (op) {
+    case ScanOp::sum:
+      return scan_rows<E>(out, in, dim, SumScan<E>());
+    case ScanOp::prod:
+      return scan_rows<E>(out, in, dim, ProductScan<E>());
+    case ScanOp::logsumexp:
+      return scan_rows<E>(out, in, dim, LogSumScan<E>());
+    case ScanOp::argmax:
+      return scan_rows<E>(out, in, dim, ExtremumScan<E, true>());
+    case ScanOp::argmin:
+      return scan_rows<E>(out, in, dim, ExtremumScan<E, false>());
+  }
 }
 
 }  // namespace
@@ -232,9 +251,9 @@ void sort(Extremum first, const View& values, const View& indices, const View& i
                 [&]<class E>() { sort_rows<E>(first == Extremum::max, values, indices, in, dim); });
 }
 
-void cumsum(const View& out, const View& in, int dim) {
+void scan(ScanOp op, const View& out, const View& in, int dim) {
   if (in.numel == 0) return;
-  dispatch_wide(in.dtype, [&]<class E>() { cumsum_rows<E>(out, in, dim); });
+  dispatch_wide(in.dtype, [&]<class E>() { scan_as<E>(op, out, in, dim); });
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -1,6 +1,7 @@
 #include "ferrite/kernels/cpu/unary.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -58,6 +59,16 @@ void predicate(Predicate op, const View& out, const View& in) {
   dispatch_all(in.dtype, "predicate", [&]<class T>() {
     using C = Compute<T>;
     if (op == Predicate::logical_not) return map<bool, T>(out, in, [](C x) { return x == C(0); });
+    if (op == Predicate::signbit) {
+      // Not std::signbit, on whose vectors GCC 12 fails ("unrecognizable insn").
+      if constexpr (is_floating_type<T>)
+        return map<bool, T>(out, in, [](C x) {
+          return std::bit_cast<std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>>(x) <
+                 0;
+        });
+      else
+        return map<bool, T>(out, in, [](C x) { return x < C(0); });
+    }
     if constexpr (is_floating_type<T>) {
       constexpr C kInfinity = std::numeric_limits<C>::infinity();
       switch (op) {

@@ -74,6 +74,26 @@ Block<C> math_block(UnaryOp op) {
       return block_of<C>([](const auto& x) { return simd::cos(x); });
     case UnaryOp::tan:
       return block_of_numbers<C>([](C x) { return std::tan(x); });
+    case UnaryOp::asin:
+      return block_of_numbers<C>([](C x) { return std::asin(x); });
+    case UnaryOp::acos:
+      return block_of_numbers<C>([](C x) { return std::acos(x); });
+    case UnaryOp::atan:
+      return block_of_numbers<C>([](C x) { return std::atan(x); });
+    case UnaryOp::sinh:
+      return block_of_numbers<C>([](C x) { return std::sinh(x); });
+    case UnaryOp::cosh:
+      return block_of_numbers<C>([](C x) { return std::cosh(x); });
+    case UnaryOp::asinh:
+      return block_of_numbers<C>([](C x) { return std::asinh(x); });
+    case UnaryOp::acosh:
+      return block_of_numbers<C>([](C x) { return std::acosh(x); });
+    case UnaryOp::atanh:
+      return block_of_numbers<C>([](C x) { return std::atanh(x); });
+    case UnaryOp::log10:
+      return block_of_numbers<C>([](C x) { return std::log10(x); });
+    case UnaryOp::erfc:
+      return block_of_numbers<C>([](C x) { return std::erfc(x); });
     case UnaryOp::erf:
       return block_of<C>([](const auto& x) { return simd::erf(x); });
     case UnaryOp::tanh:

@@ -12,6 +12,49 @@ __device__ __forceinline__ C sigmoid(C x) {
   return C(1) / (C(1) + std::exp(-x));
 }
 
+template <class C>
+__device__ __forceinline__ C softplus_tanh(C x) {
+  return std::tanh(std::log1p(std::exp(x)));
+}
+
+/// x held between 0 and 6; NaN stays.
+template <class C>
+__device__ __forceinline__ C clamped_to_6(C x) {
+  const C y = x < 0 ? C(0) : x;
+  return 6 < y ? C(6) : y;
+}
+
+template <class C>
+__device__ __forceinline__ C piecewise(UnaryOp op, C x, C a, C b) {
+  switch (op) {
+    case UnaryOp::hardshrink:
+      return -a <= x && x <= a ? C(0) : x;
+    case UnaryOp::softshrink:  // NaN stays
+      return a < x ? x - a : x < -a ? x + a : x * C(0);
+    case UnaryOp::threshold:
+      return x <= a ? b : x;
+    case UnaryOp::hardsigmoid:
+      return clamped_to_6(x + C(3)) / C(6);
+    default:  // hardswish
+      return x * clamped_to_6(x + C(3)) / C(6);
+  }
+}
+
+template <class C>
+__device__ __forceinline__ C piecewise_backward(UnaryOp op, C g, C x, C a) {
+  switch (op) {
+    case UnaryOp::hardshrink:
+    case UnaryOp::softshrink:
+      return -a <= x && x <= a ? C(0) : g;
+    case UnaryOp::threshold:
+      return x <= a ? C(0) : g;
+    case UnaryOp::hardsigmoid:
+      return -3 < x && x < 3 ? g / C(6) : C(0);
+    default:  // hardswish
+      return x <= -3 ? C(0) : x < 3 ? g * (x / C(3) + C(0.5)) : g;
+  }
+}
+
 template <class T>
 struct Forward {
   using Packs = void;
@@ -37,11 +80,21 @@ struct Forward {
         return apply([](C x) { return gelu_tanh(x); });
       case UnaryOp::silu:
         return apply([](C x) { return x * sigmoid(x); });
-      default:  // softplus
+      case UnaryOp::softplus:
         return apply([beta = a, threshold = b](C x) {
           const C z = x * beta;
           return threshold < z ? x : std::log1p(std::exp(z)) / beta;
         });
+      case UnaryOp::celu:
+        return apply([alpha = a](C x) { return 0 < x ? x : alpha * std::expm1(x / alpha); });
+      case UnaryOp::selu:
+        return apply([](C x) {
+          return 0 < x ? C(kSeluScale) * x : C(kSeluScale * kSeluAlpha) * std::expm1(x);
+        });
+      case UnaryOp::mish:
+        return apply([](C x) { return x * softplus_tanh(x); });
+      default:
+        return apply([op = op, a = a, b = b](C x) { return piecewise(op, x, a, b); });
     }
   }
 };
@@ -98,11 +151,24 @@ struct Backward {
           const C s = sigmoid(x);
           return g * s * (C(1) + x * (C(1) - s));
         });
-      default:  // softplus
+      case UnaryOp::softplus:
         return apply([beta = a, threshold = b](C g, C x) {
           const C z = x * beta;
           return threshold < z ? g : g * sigmoid(z);
         });
+      case UnaryOp::celu:
+        return apply([alpha = a](C g, C x) { return x <= 0 ? g * std::exp(x / alpha) : g; });
+      case UnaryOp::selu:
+        return apply([](C g, C x) {
+          return C(kSeluScale) * g * (x <= 0 ? C(kSeluAlpha) * std::exp(x) : C(1));
+        });
+      case UnaryOp::mish:
+        return apply([](C g, C x) {
+          const C t = softplus_tanh(x);
+          return g * (t + x * sigmoid(x) * (C(1) - t * t));
+        });
+      default:
+        return apply([op = op, a = a](C g, C x) { return piecewise_backward(op, g, x, a); });
     }
   }
 };

@@ -89,12 +89,22 @@ struct Comparison {
       // x - x is NaN for infinities, which differ from NaN in that they equal themselves.
       case Test::isinf:
         return apply([](C x, C) { return x == x && is_nan_difference(x); });
+      case Test::signbit:
+        return apply([](C x, C) { return has_sign(x); });
       default:
         return apply([](C x, C) { return !is_nan_difference(x); });
     }
   }
 
  private:
+  static __device__ bool has_sign(C x) {
+    if constexpr (std::is_floating_point_v<C>)
+      return std::copysign(C(1), x) < C(0);
+    else if constexpr (std::is_signed_v<C>)
+      return x < C(0);
+    else
+      return false;
+  }
   static __device__ bool is_nan_difference(C x) {
     if constexpr (std::is_floating_point_v<C>) {
       const C difference = x - x;
@@ -133,6 +143,8 @@ void run(const Stream& stream, BinaryOp op, const View& out, const View& a, cons
     case BinaryOp::remainder:
     case BinaryOp::fmod:
     case BinaryOp::atan2:
+    case BinaryOp::hypot:
+    case BinaryOp::copysign:
     case BinaryOp::bit_and:
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:

@@ -17,6 +17,7 @@ enum class Test : std::uint8_t {
   isnan,
   isinf,
   isfinite,
+  signbit,
 };
 
 /// The role of the scalar of a call. The view that it replaces has no data.

@@ -77,13 +77,16 @@ __global__ void __launch_bounds__(kLayerNormThreads)
     return k < kHeld ? held[k] : load_pack<V>(in + (begin + p) * V);
   };
 
-  Two<S> sum{0, 0};
-  share.for_each([&](int k, std::int64_t p) {
-    const Pack<T, V> x = get(k, p);
+  S first = 0;
+  if (means != nullptr) {
+    Two<S> sum{0, 0};
+    share.for_each([&](int k, std::int64_t p) {
+      const Pack<T, V> x = get(k, p);
 #pragma unroll
-    for (int v = 0; v < V; ++v) sum.a += static_cast<S>(x.v[v]);
-  });
-  const S first = row_sum<kBlock>(sum, share.lanes).a / n;
+      for (int v = 0; v < V; ++v) sum.a += static_cast<S>(x.v[v]);
+    });
+    first = row_sum<kBlock>(sum, share.lanes).a / n;
+  }
 
   // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
   Two<S> d{0, 0};
@@ -97,11 +100,11 @@ __global__ void __launch_bounds__(kLayerNormThreads)
     }
   });
   d = row_sum<kBlock>(d, share.lanes);
-  const S mean = first + d.a / n;
-  const S var = (d.b - d.a * d.a / n) / n;
+  const S off = means != nullptr ? d.a / n : S(0), mean = first + off;
+  const S var = (d.b - d.a * off) / n;
   const S rstd = S(1) / sqrt((var < S(0) ? S(0) : var) + eps);
   if (share.lane == 0 && share.packs > 0) {
-    means[share.row] = mean;
+    if (means != nullptr) means[share.row] = mean;
     rstds[share.row] = rstd;
   }
 
@@ -132,7 +135,7 @@ __global__ void __launch_bounds__(kLayerNormThreads)
   const RowShare share = share_of<kBlock>(rows, packs, lanes);
   const std::int64_t begin = share.row * packs;
   const S n = static_cast<S>(packs * V);
-  const S mean = share.packs > 0 ? means[share.row] : S(0);
+  const S mean = share.packs > 0 && means != nullptr ? means[share.row] : S(0);
   const S rstd = share.packs > 0 ? rstds[share.row] : S(0);
   Pack<T, V> held_dy[kHeld] = {}, held_in[kHeld] = {};
 #pragma unroll
@@ -163,7 +166,7 @@ __global__ void __launch_bounds__(kLayerNormThreads)
     });
   });
   sums = row_sum<kBlock>(sums, share.lanes);
-  const S shift = sums.a / n, slope = sums.b / n;
+  const S shift = means != nullptr ? sums.a / n : S(0), slope = sums.b / n;
   share.for_each([&](int k, std::int64_t p) {
     Pack<T, V> result;
     elements(k, p, [&](int v, S g, S xhat) {
@@ -196,7 +199,8 @@ struct ColumnSums {
   }
   template <int V>
   __device__ Loaded<V> load(std::int64_t at, std::int64_t row) const {
-    return {load_pack<V>(dy + at), load_pack<V>(in + at), mean[row], rstd[row]};
+    return {load_pack<V>(dy + at), load_pack<V>(in + at), mean != nullptr ? mean[row] : Scalar(0),
+            rstd[row]};
   }
   template <int V, int N>
   __device__ void add(State<V>& state, NoParams, const Loaded<V> (&loaded)[N]) const {

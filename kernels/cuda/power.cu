@@ -88,7 +88,9 @@ template <class T>
       break;
   }
   if constexpr (std::is_floating_point_v<T>)
-    return std::atan2(a, b);
+    return op == BinaryOp::hypot      ? std::hypot(a, b)
+           : op == BinaryOp::copysign ? std::copysign(a, b)
+                                      : std::atan2(a, b);
   else if (op == BinaryOp::bit_and)
     return static_cast<T>(a & b);
   else if (op == BinaryOp::bit_or)
@@ -117,7 +119,8 @@ struct Power {
 
 void power(const Stream& stream, BinaryOp op, const View& out, const View& a, const View& b,
            ScalarRole role, Scalar scalar) {
-  if (a.dtype == kBool || (op == BinaryOp::atan2 && !is_floating(a.dtype)))
+  if (a.dtype == kBool ||
+      (op >= BinaryOp::atan2 && op <= BinaryOp::copysign && !is_floating(a.dtype)))
     fail<DTypeError>("binary", "this operation does not work on {}", a.dtype);
   dispatch_numeric(a.dtype, "binary", [&]<class T>() {
     const Operands<T> operands{role, scalar.to<Compute<T>>()};

@@ -39,6 +39,27 @@ struct AddTo {
   }
 };
 
+/// Integers wrap around; NaN wins over numbers.
+struct MultiplyBy {
+  template <class T>
+  __device__ void operator()(T& to, T from) const {
+    using W = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+    to = static_cast<T>(static_cast<W>(to) * static_cast<W>(from));
+  }
+};
+struct RaiseTo {
+  template <class T>
+  __device__ void operator()(T& to, T from) const {
+    if (from > to || from != from) to = from;
+  }
+};
+struct LowerTo {
+  template <class T>
+  __device__ void operator()(T& to, T from) const {
+    if (from < to || from != from) to = from;
+  }
+};
+
 // ---- One thread per lane
 
 /// Steps along the indexed dimension.
@@ -210,6 +231,20 @@ __global__ void __launch_bounds__(kScatterThreads)
   out[key] = source[pairs.values[i]];
 }
 
+/// The thread of a destination's first pair joins all of its sources, in order.
+template <class T, class Store>
+__global__ void __launch_bounds__(kScatterThreads)
+    join_elements(KeyValues pairs, std::int64_t count, std::uint64_t limit, T* out,
+                  const T* source) {
+  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kScatterThreads + threadIdx.x;
+  if (i >= count) return;
+  const std::uint64_t key = pairs.keys[i];
+  if (key == limit || (i > 0 && pairs.keys[i - 1] == key)) return;
+  T joined = out[key];
+  for (; i < count && pairs.keys[i] == key; ++i) Store()(joined, source[pairs.values[i]]);
+  out[key] = joined;
+}
+
 template <int V, class T, class S>
 __device__ __forceinline__ void add_pack(Pack<T, V>& sum, const Pack<S, V>& values, T alpha) {
 #pragma unroll
@@ -349,6 +384,30 @@ void scatter_add(const Stream& stream, const char* op, const View& out, const Vi
     }
   };
   dispatch_added(out.dtype, op, add);
+}
+
+void scatter_reduce(const Stream& stream, const char* op, Scattered how, const View& out,
+                    const View& index, const View& source, int dim) {
+  if (index.numel == 0) return;
+  const IndexCheck check(stream, op, out.sizes[dim], index);
+  const Lanes lanes(out, index, source, dim);
+  const auto join = [&]<class T, class Store>() {
+    if (lanes.walkable()) return lanes.walk<T, Store>(stream, check);
+    const Destinations d = element_destinations(stream, out, index, source, dim, check);
+    launch({"join_elements", stream, blocks_for(d.count, kScatterThreads), kScatterThreads},
+           join_elements<T, Store>, d.sorted, d.count, d.limit, out.as<T>(),
+           static_cast<const T*>(source.as<T>()));
+  };
+  dispatch_added(out.dtype, op, [&]<class T>() {
+    switch (how) {
+      case Scattered::prod:
+        return join.template operator()<T, MultiplyBy>();
+      case Scattered::max:
+        return join.template operator()<T, RaiseTo>();
+      case Scattered::min:
+        return join.template operator()<T, LowerTo>();
+    }
+  });
 }
 
 void index_add(const Stream& stream, const char* op, const View& out, const View& index,

@@ -126,19 +126,46 @@ struct Transcendental {
         return apply([](C x) { return std::log1p(x); });
       case UnaryOp::log2:
         return apply([](C x) { return std::log2(x); });
+      case UnaryOp::log10:
+        return apply([](C x) { return std::log10(x); });
       case UnaryOp::erf:
         return apply([](C x) { return std::erf(x); });
       case UnaryOp::tanh:
         return apply([](C x) { return std::tanh(x); });
       default:
-        return apply([op = op](C x) { return trigonometric(op, x); });
+        return apply([op = op](C x) { return rare(op, x); });
     }
   }
 
  private:
-  /// Not inlined: the reduction of large arguments is long.
-  [[gnu::noinline]] static __device__ C trigonometric(UnaryOp op, C x) {
-    return op == UnaryOp::sin ? std::sin(x) : op == UnaryOp::cos ? std::cos(x) : std::tan(x);
+  /// Not inlined, because these are long, as is the reduction of large arguments.
+  [[gnu::noinline]] static __device__ C rare(UnaryOp op, C x) {
+    switch (op) {
+      case UnaryOp::sin:
+        return std::sin(x);
+      case UnaryOp::cos:
+        return std::cos(x);
+      case UnaryOp::tan:
+        return std::tan(x);
+      case UnaryOp::asin:
+        return std::asin(x);
+      case UnaryOp::acos:
+        return std::acos(x);
+      case UnaryOp::atan:
+        return std::atan(x);
+      case UnaryOp::sinh:
+        return std::sinh(x);
+      case UnaryOp::cosh:
+        return std::cosh(x);
+      case UnaryOp::asinh:
+        return std::asinh(x);
+      case UnaryOp::acosh:
+        return std::acosh(x);
+      case UnaryOp::atanh:
+        return std::atanh(x);
+      default:
+        return std::erfc(x);
+    }
   }
 };
 
@@ -178,6 +205,16 @@ void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
     case UnaryOp::sin:
     case UnaryOp::cos:
     case UnaryOp::tan:
+    case UnaryOp::asin:
+    case UnaryOp::acos:
+    case UnaryOp::atan:
+    case UnaryOp::sinh:
+    case UnaryOp::cosh:
+    case UnaryOp::asinh:
+    case UnaryOp::acosh:
+    case UnaryOp::atanh:
+    case UnaryOp::log10:
+    case UnaryOp::erfc:
     case UnaryOp::erf:
     case UnaryOp::tanh:
       return transcendental(stream, op, out, in);
@@ -187,6 +224,14 @@ void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
     case UnaryOp::gelu_tanh:
     case UnaryOp::silu:
     case UnaryOp::softplus:
+    case UnaryOp::celu:
+    case UnaryOp::selu:
+    case UnaryOp::hardshrink:
+    case UnaryOp::softshrink:
+    case UnaryOp::threshold:
+    case UnaryOp::hardsigmoid:
+    case UnaryOp::hardswish:
+    case UnaryOp::mish:
       return activation(stream, op, out, in, p);
     default:
       return simple_unary(stream, op, out, in, p);
@@ -203,6 +248,8 @@ void predicate(const Stream& stream, Predicate op, const View& out, const View& 
       return comparison(stream, Test::isnan, out, in, none, ScalarRole::right, 0);
     case Predicate::isinf:
       return comparison(stream, Test::isinf, out, in, none, ScalarRole::right, 0);
+    case Predicate::signbit:
+      return comparison(stream, Test::signbit, out, in, none, ScalarRole::right, 0);
     case Predicate::isfinite:
       return comparison(stream, Test::isfinite, out, in, none, ScalarRole::right, 0);
   }

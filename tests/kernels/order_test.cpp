@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "ferrite/kernels/search.h"
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
 using kernels::Extremum;
+using kernels::ScanOp;
 using kit::KernelCase;
 using kit::Layout;
 using kit::Operand;
@@ -66,7 +68,7 @@ void check_cumsum(KernelCase& c, const Shape& shape, int dim, DType dtype, Layou
       c.input(shape, dtype, {.layout = layout, .low = is_floating(dtype) ? 0.5 : -100, .high = 2});
   const Operand out = c.output(shape, is_floating(dtype) ? dtype : kInt64, {.layout = Layout::any});
   c.run([&](const Stream& stream, const kit::Side& at) {
-    kernels::cumsum(stream, at(out), at(in), dim);
+    kernels::scan(stream, kernels::ScanOp::sum, at(out), at(in), dim);
   });
   // Sums of positive numbers in double; their order matters only for float64.
   c.check(out);
@@ -148,5 +150,44 @@ TEST_CASE("running sums of long rows are cut and joined") {
       default:  // more segments than a block has threads
         return check_cumsum(c, {c.integer(17000, 40000), 1, 2}, 0, dtype, Layout::contiguous);
     }
+  });
+}
+
+TEST_CASE("running products, sums of exponentials and places of extrema") {
+  kit::for_each_case("scan", 60, [](KernelCase& c) {
+    const auto op = c.pick({ScanOp::prod, ScanOp::logsumexp, ScanOp::argmax, ScanOp::argmin});
+    const bool places = op == ScanOp::argmax || op == ScanOp::argmin;
+    const DType dtype = op == ScanOp::logsumexp ? kFloat64 : c.pick({kFloat64, kFloat32, kInt64});
+    const Shape shape = c.coin() ? some_shape(c) : Shape{c.integer(1, 3), c.integer(4000, 9000)};
+    const int dim = some_dim(c, shape);
+    c.same_dtypes();
+    // Products of numbers near 1.
+    const Operand in =
+        places ? input(c, shape, dtype)
+               : c.input(shape, dtype, {.layout = Layout::any, .low = 0.98, .high = 1.02});
+    const Operand out = c.output(shape, places || !is_floating(dtype) ? kInt64 : dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::scan(stream, op, at(out), at(in), dim);
+    });
+    places ? c.check(out) : c.check(out, {.rtol = 1e-5});
+  });
+}
+
+TEST_CASE("places in sorted rows") {
+  kit::for_each_case("search", 60, [](KernelCase& c) {
+    const DType dtype = any_dtype(c);
+    const std::int64_t n = c.size(20, 1), m = c.size(300), size = c.size(300);
+    const Tensor sorted = empty({c.coin() ? 1 : n, size}, {.dtype = kFloat64});
+    for (std::int64_t i = 0; i < sorted.numel(); ++i)
+      sorted.data<double>()[i] = static_cast<double>(i % std::max<std::int64_t>(size, 1) / 3);
+    c.same_dtypes();
+    const bool right = c.coin();
+    const Operand rows = c.input(sorted.to(dtype), dtype, {.layout = Layout::contiguous}),
+                  values = input(c, {n, m}, dtype, Layout::contiguous),
+                  out = c.output({n, m}, kInt64, {.layout = Layout::contiguous});
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::search(stream, at(out), at(rows), at(values), right);
+    });
+    c.check(out);
   });
 }

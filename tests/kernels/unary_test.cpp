@@ -16,7 +16,7 @@ using kit::Operand;
 
 namespace {
 
-constexpr int kOps = static_cast<int>(UnaryOp::softplus) + 1;
+constexpr int kOps = static_cast<int>(UnaryOp::mish) + 1;
 
 UnaryParams params_of(UnaryOp op, KernelCase& c) {
   switch (op) {
@@ -28,6 +28,12 @@ UnaryParams params_of(UnaryOp op, KernelCase& c) {
       return {1.5};
     case UnaryOp::softplus:
       return {2.0, 3.0};
+    case UnaryOp::celu:
+    case UnaryOp::hardshrink:
+    case UnaryOp::softshrink:
+      return {0.75};
+    case UnaryOp::threshold:
+      return {0.25, -2.0};
     default:
       return {};
   }
@@ -76,7 +82,9 @@ TEST_CASE("gradients of activations") {
   kit::for_each_case("unary_backward", 240, [](KernelCase& c) {
     const UnaryOp op =
         c.pick({UnaryOp::relu, UnaryOp::clamp, UnaryOp::sigmoid, UnaryOp::tanh, UnaryOp::leaky_relu,
-                UnaryOp::elu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu, UnaryOp::softplus});
+                UnaryOp::elu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu, UnaryOp::softplus,
+                UnaryOp::celu, UnaryOp::selu, UnaryOp::hardshrink, UnaryOp::softshrink,
+                UnaryOp::threshold, UnaryOp::hardsigmoid, UnaryOp::hardswish, UnaryOp::mish});
     const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
     const Shape shape = c.shape(4, 2000);
     const UnaryParams p = params_of(op, c);
