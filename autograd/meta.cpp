@@ -247,8 +247,9 @@ Saved::Saved(const Tensor& input) {
     detail::checkpoint_region->save(*this);
 }
 
-Saved Saved::output(const Tensor& out) {
+Saved Saved::output(const Tensor& out, std::uint32_t number) {
   Saved saved;
+  saved.output_number_ = number;
   saved.tensor_ = alias(out);
   saved.version_ = out.version();
   saved.is_output_ = true;

@@ -22,8 +22,8 @@ class Saved {
   /// in-place op may later give the tensor a history that leads back here.
   Saved(const Tensor& input);
   /// Keeps the op's own output without a reference to the node that holds this, which would be a
-  /// cycle.
-  static Saved output(const Tensor& out);
+  /// cycle. `number` is its place among the outputs.
+  static Saved output(const Tensor& out, std::uint32_t number = 0);
 
   /// The tensor as it was saved. AutogradError, naming both ops, if it was changed in place since.
   Tensor get() const {

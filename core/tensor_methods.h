@@ -6,6 +6,8 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "ferrite/core/dtype.h"
@@ -36,6 +38,13 @@ class TensorMethods {
   Tensor mv(const Tensor& vector) const;
   Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& other) const;
+  Tensor baddbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addbmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addmv(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor addr(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
+  Tensor inner(const Tensor& other) const;
+  Tensor kron(const Tensor& other) const;
+  Tensor cross(const Tensor& other, std::optional<int> dim = {}) const;
   Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
 
   // ---- ops/unary.h, ops/activation.h
@@ -63,6 +72,26 @@ class TensorMethods {
   Tensor erf() const;
   Tensor sigmoid() const;
   Tensor relu() const;
+  Tensor asin() const;
+  Tensor acos() const;
+  Tensor atan() const;
+  Tensor sinh() const;
+  Tensor cosh() const;
+  Tensor asinh() const;
+  Tensor acosh() const;
+  Tensor atanh() const;
+  Tensor log10() const;
+  Tensor erfc() const;
+  Tensor sinc() const;
+  Tensor deg2rad() const;
+  Tensor rad2deg() const;
+  Tensor frac() const;
+  Tensor logit(std::optional<double> eps = {}) const;
+  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {},
+                    std::optional<double> neginf = {}) const;
+  Tensor positive() const;
+  Tensor sgn() const;
+  Tensor signbit() const;
   Tensor isnan() const;
   Tensor isinf() const;
   Tensor isfinite() const;
@@ -91,6 +120,24 @@ class TensorMethods {
   const Tensor& tan_() const;
   const Tensor& tanh_() const;
   const Tensor& erf_() const;
+  const Tensor& asin_() const;
+  const Tensor& acos_() const;
+  const Tensor& atan_() const;
+  const Tensor& sinh_() const;
+  const Tensor& cosh_() const;
+  const Tensor& asinh_() const;
+  const Tensor& acosh_() const;
+  const Tensor& atanh_() const;
+  const Tensor& log10_() const;
+  const Tensor& erfc_() const;
+  const Tensor& sinc_() const;
+  const Tensor& deg2rad_() const;
+  const Tensor& rad2deg_() const;
+  const Tensor& frac_() const;
+  const Tensor& logit_(std::optional<double> eps = {}) const;
+  const Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {},
+                            std::optional<double> neginf = {}) const;
+  const Tensor& sgn_() const;
   const Tensor& sigmoid_() const;
   const Tensor& relu_() const;
 
@@ -139,6 +186,22 @@ class TensorMethods {
   Tensor remainder(Scalar other) const;
   Tensor fmod(const Tensor& other) const;
   Tensor fmod(Scalar other) const;
+  Tensor hypot(const Tensor& other) const;
+  Tensor logaddexp(const Tensor& other) const;
+  Tensor logaddexp2(const Tensor& other) const;
+  Tensor heaviside(const Tensor& other) const;
+  Tensor copysign(const Tensor& other) const;
+  Tensor copysign(Scalar other) const;
+  Tensor xlogy(const Tensor& other) const;
+  Tensor xlogy(Scalar other) const;
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;
+  Tensor lerp(const Tensor& end, Scalar weight) const;
+  Tensor addcmul(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  const Tensor& lerp_(const Tensor& end, const Tensor& weight) const;
+  const Tensor& lerp_(const Tensor& end, Scalar weight) const;
+  const Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
+  const Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
   Tensor atan2(const Tensor& other) const;
 
   // ---- ops/reduce.h, ops/softmax.h
@@ -176,9 +239,33 @@ class TensorMethods {
   Tensor count_nonzero(const Dims& dims = {}) const;
   Tensor cumsum(int dim, std::optional<DType> dtype = {}) const;
   const Tensor& cumsum_(int dim) const;
+  Tensor logsumexp(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor nansum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor nanmean(const Dims& dims = {}, bool keepdim = false) const;
+  std::tuple<Tensor, Tensor> aminmax(std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor trace() const;
+  Tensor diff(std::int64_t n = 1, int dim = -1) const;
+  Tensor cumprod(int dim, std::optional<DType> dtype = {}) const;
+  const Tensor& cumprod_(int dim) const;
+  Tensor logcumsumexp(int dim) const;
+  ValuesIndices cummax(int dim) const;
+  ValuesIndices cummin(int dim) const;
   ValuesIndices topk(std::int64_t k, int dim = -1, bool largest = true, bool sorted = true) const;
   ValuesIndices sort(int dim = -1, bool descending = false) const;
   Tensor argsort(int dim = -1, bool descending = false) const;
+  Tensor median() const;
+  ValuesIndices median(int dim, bool keepdim = false) const;
+  Tensor nanmedian() const;
+  ValuesIndices nanmedian(int dim, bool keepdim = false) const;
+  ValuesIndices kthvalue(std::int64_t k, int dim = -1, bool keepdim = false) const;
+  ValuesIndices mode(int dim = -1, bool keepdim = false) const;
+  Tensor quantile(double q, std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor quantile(const Tensor& q, std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor nanquantile(double q, std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor nanquantile(const Tensor& q, std::optional<int> dim = {}, bool keepdim = false) const;
+  Tensor histc(std::int64_t bins = 100, double min = 0, double max = 0) const;
+  Tensor bincount() const;
+  Tensor bincount(const Tensor& weights, std::int64_t minlength = 0) const;
   Tensor sum_to_size(const Shape& shape) const;
   Tensor softmax(int dim, std::optional<DType> dtype = {}) const;
   Tensor log_softmax(int dim, std::optional<DType> dtype = {}) const;
@@ -193,6 +280,19 @@ class TensorMethods {
   const Tensor& scatter_add_(int dim, const Tensor& index, const Tensor& source) const;
   const Tensor& index_add_(int dim, const Tensor& index, const Tensor& source,
                            Scalar alpha = 1) const;
+  Tensor take_along_dim(const Tensor& index, std::optional<int> dim = {}) const;
+  Tensor take(const Tensor& index) const;
+  Tensor index_copy(int dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_fill(int dim, const Tensor& index, Scalar value) const;
+  Tensor masked_scatter(const Tensor& mask, const Tensor& source) const;
+  Tensor scatter_reduce(int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                        bool include_self = true) const;
+  const Tensor& index_copy_(int dim, const Tensor& index, const Tensor& source) const;
+  const Tensor& index_fill_(int dim, const Tensor& index, Scalar value) const;
+  const Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;
+  const Tensor& scatter_reduce_(int dim, const Tensor& index, const Tensor& source,
+                                std::string_view reduce, bool include_self = true) const;
+  Tensor multinomial(std::int64_t num_samples, bool replacement = false) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
 
@@ -216,6 +316,16 @@ class TensorMethods {
   std::vector<Tensor> split_with_sizes(const std::vector<std::int64_t>& sizes, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;
+  Tensor repeat_interleave(std::int64_t repeats, std::optional<int> dim = {}) const;
+  Tensor repeat_interleave(const Tensor& repeats, std::optional<int> dim = {}) const;
+  Tensor diag(std::int64_t diagonal = 0) const;
+  Tensor diag_embed(std::int64_t offset = 0, int dim1 = -2, int dim2 = -1) const;
+  Tensor swapaxes(int dim0, int dim1) const;
+  Tensor swapdims(int dim0, int dim1) const;
+  Tensor ravel() const;
+  Tensor rot90(std::int64_t k = 1, const Dims& dims = {0, 1}) const;
+  std::vector<Tensor> tensor_split(std::int64_t sections, int dim = 0) const;
+  std::vector<Tensor> tensor_split(const std::vector<std::int64_t>& indices, int dim = 0) const;
   Tensor repeat(const Shape& repeats) const;
   template <Size... Repeats>
   Tensor repeat(Repeats... repeats) const;

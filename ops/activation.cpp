@@ -17,39 +17,25 @@ using ops::Takes;
 using ops::UnaryOp;
 using ops::UnaryParams;
 
-namespace {
-
-/// Computes a gradient in one pass over memory, with the layout of the kept tensor; with
-/// differentiable ops, using `formula`, grad * f'(kept), if it must be differentiable itself.
-template <class Formula>
-Tensor fused(UnaryOp op, const Tensor& grad, const Tensor& kept, const UnaryParams& p,
-             Formula formula) {
-  if (autograd::creating_graph()) return formula();
-  Tensor out = empty_like(kept);
-  kernels::unary_backward(current_stream(out.device()), op, out, grad, kept, p);
-  return out;
-}
-
-}  // namespace
-
 // ---- relu and related functions
 
 Tensor ops::relu_gradient(const Tensor& grad, const Tensor& out) {
-  return fused(UnaryOp::relu, grad, out, {}, [&] { return where(le(out, 0), 0, grad); });
+  return ops::fused_gradient(UnaryOp::relu, grad, out, {},
+                             [&] { return where(le(out, 0), 0, grad); });
 }
 
 namespace {
 
 auto leaky_relu_gradient(double slope) {
   return [slope](const Tensor& grad, const Tensor& kept) {
-    return fused(UnaryOp::leaky_relu, grad, kept, {slope},
-                 [&] { return where(gt(kept, 0), grad, grad * slope); });
+    return ops::fused_gradient(UnaryOp::leaky_relu, grad, kept, {slope},
+                               [&] { return where(gt(kept, 0), grad, grad * slope); });
   };
 }
 
 auto elu_gradient(double alpha) {
   return [alpha](const Tensor& grad, const Tensor& x) {
-    return fused(UnaryOp::elu, grad, x, {alpha}, [&] {
+    return ops::fused_gradient(UnaryOp::elu, grad, x, {alpha}, [&] {
       // Clamped to 0, because the exponential of the branch not taken must stay finite.
       return where(le(x, 0), grad * exp(clamp_max(x, 0)) * alpha, grad);
     });
@@ -112,15 +98,17 @@ const Tensor& hardtanh_(const Tensor& self, double min, double max) {
 namespace {
 
 const auto sigmoid_gradient = [](const Tensor& grad, const Tensor& out) {
-  return fused(UnaryOp::sigmoid, grad, out, {}, [&] { return grad * out * (1 - out); });
+  return ops::fused_gradient(UnaryOp::sigmoid, grad, out, {},
+                             [&] { return grad * out * (1 - out); });
 };
 
 const auto tanh_gradient = [](const Tensor& grad, const Tensor& out) {
-  return fused(UnaryOp::tanh, grad, out, {}, [&] { return grad * (1 - square(out)); });
+  return ops::fused_gradient(UnaryOp::tanh, grad, out, {},
+                             [&] { return grad * (1 - square(out)); });
 };
 
 const auto silu_gradient = [](const Tensor& grad, const Tensor& x) {
-  return fused(UnaryOp::silu, grad, x, {}, [&] {
+  return ops::fused_gradient(UnaryOp::silu, grad, x, {}, [&] {
     const Tensor s = sigmoid(x);
     return grad * s * (x * (1 - s) + 1);
   });
@@ -128,8 +116,9 @@ const auto silu_gradient = [](const Tensor& grad, const Tensor& x) {
 
 auto softplus_gradient(double beta, double threshold) {
   return [=](const Tensor& grad, const Tensor& x) {
-    return fused(UnaryOp::softplus, grad, x, {beta, threshold},
-                 [&] { return where(gt(x * beta, threshold), grad, grad * sigmoid(x * beta)); });
+    return ops::fused_gradient(UnaryOp::softplus, grad, x, {beta, threshold}, [&] {
+      return where(gt(x * beta, threshold), grad, grad * sigmoid(x * beta));
+    });
   };
 }
 
@@ -161,7 +150,7 @@ const Tensor& silu_(const Tensor& self) {
 namespace {
 
 Tensor gelu_erf_gradient(const Tensor& grad, const Tensor& x) {
-  return fused(UnaryOp::gelu, grad, x, {}, [&] {
+  return ops::fused_gradient(UnaryOp::gelu, grad, x, {}, [&] {
     const Tensor cdf = (erf(x * (1 / std::numbers::sqrt2)) + 1) * 0.5;
     const Tensor density = exp(square(x) * -0.5) * (std::numbers::inv_sqrtpi / std::numbers::sqrt2);
     return grad * (cdf + x * density);
@@ -169,7 +158,7 @@ Tensor gelu_erf_gradient(const Tensor& grad, const Tensor& x) {
 }
 
 Tensor gelu_tanh_gradient(const Tensor& grad, const Tensor& x) {
-  return fused(UnaryOp::gelu_tanh, grad, x, {}, [&] {
+  return ops::fused_gradient(UnaryOp::gelu_tanh, grad, x, {}, [&] {
     constexpr double kScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi, kCubic = 0.044715;
     const Tensor t = tanh((x + square(x) * x * kCubic) * kScale);
     const Tensor slope = (square(x) * (3 * kCubic) + 1) * kScale;

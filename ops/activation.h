@@ -5,6 +5,7 @@
 // it. All gradients are differentiable to any order.
 #pragma once
 
+#include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -29,6 +30,38 @@ Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 /// <= max.
 Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
 inline Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+/// x, or alpha * (exp(x / alpha) - 1) below 0; ValueError if alpha is 0. Barron, 2017.
+Tensor celu(const Tensor& x, double alpha = 1);
+/// scale * elu(x, alpha), with the constants that keep mean and variance. Klambauer et al., 2017.
+Tensor selu(const Tensor& x);
+/// x, or 0 within [-lambda, lambda].
+Tensor hardshrink(const Tensor& x, double lambda = 0.5);
+/// x moved towards 0 by `lambda`, or 0 within [-lambda, lambda]; ValueError if lambda is below 0.
+Tensor softshrink(const Tensor& x, double lambda = 0.5);
+/// x where it is above `threshold`, else `value`.
+Tensor threshold(const Tensor& x, double threshold, double value);
+/// relu6(x + 3) / 6
+Tensor hardsigmoid(const Tensor& x);
+/// x * relu6(x + 3) / 6. Howard et al., 2019.
+Tensor hardswish(const Tensor& x);
+/// x * tanh(softplus(x)). Misra, 2019.
+Tensor mish(const Tensor& x);
+
+// Made of other operations.
+/// x - tanh(x)
+Tensor tanhshrink(const Tensor& x);
+/// x / (1 + |x|)
+Tensor softsign(const Tensor& x);
+/// The first half of `x` along `dim` times the sigmoid of the second. ShapeError for an odd size.
+/// Dauphin et al., 2016.
+Tensor glu(const Tensor& x, int dim = -1);
+/// x, or weight * x below 0. `weight` has one element, or one for each channel: of dimension 1, or
+/// of dimension 0 if there is no other. Types must agree. He et al., 2015.
+Tensor prelu(const Tensor& x, const Tensor& weight);
+/// x, or slope * x below 0, with a slope for each element drawn from [lower, upper) in training,
+/// and their mean otherwise. ValueError unless lower <= upper. Xu et al., 2015.
+Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false,
+             Generator* generator = nullptr);
 
 const Tensor& relu_(const Tensor& self);
 const Tensor& leaky_relu_(const Tensor& self, double negative_slope = 0.01);
@@ -38,5 +71,10 @@ const Tensor& sigmoid_(const Tensor& self);
 const Tensor& tanh_(const Tensor& self);
 const Tensor& hardtanh_(const Tensor& self, double min = -1, double max = 1);
 inline const Tensor& relu6_(const Tensor& self) { return hardtanh_(self, 0, 6); }
+const Tensor& celu_(const Tensor& self, double alpha = 1);
+const Tensor& selu_(const Tensor& self);
+const Tensor& threshold_(const Tensor& self, double threshold, double value);
+const Tensor& rrelu_(const Tensor& self, double lower = 1.0 / 8, double upper = 1.0 / 3,
+                     bool training = false, Generator* generator = nullptr);
 
 }  // namespace ferrite

@@ -4,10 +4,23 @@
 
 #include <optional>
 
+#include "ferrite/autograd/engine.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/kernels/unary.h"
 #include "ferrite/ops/activation.h"
 
 namespace ferrite::ops {
+
+/// Computes a gradient in one pass over memory, with the layout of the kept tensor; with
+/// differentiable ops, using `formula`, grad * f'(kept), if it must be differentiable itself.
+template <class Formula>
+Tensor fused_gradient(kernels::UnaryOp op, const Tensor& grad, const Tensor& kept,
+                      const kernels::UnaryParams& p, Formula formula) {
+  if (autograd::creating_graph()) return formula();
+  Tensor out = empty_like(kept);
+  kernels::unary_backward(current_stream(out.device()), op, out, grad, kept, p);
+  return out;
+}
 
 /// `out` is relu's result, or its input.
 Tensor relu_gradient(const Tensor& grad, const Tensor& out);

@@ -7,6 +7,7 @@
 #include "ferrite/kernels/conv.h"
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/conv_planes.h"
 #include "ferrite/ops/reduce.h"
 
 namespace ferrite {
@@ -144,24 +145,31 @@ void check_operand(const Tensor& t, const Tensor& input, const char* what, const
                 input.describe());
 }
 
+}  // namespace
+
+void ops::check_conv_operands(const char* op, const Tensor& input, const Tensor& weight, int dims) {
+  constexpr const char* kSizes[] = {"L", "H, W", "D, H, W"};
+  FERRITE_CHECK(input.defined(), ValueError, op, "the input is undefined");
+  check_operand(weight, input, "weight", op);
+  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op,
+                "does not work on {}; convert input and weight with to(dtype)", input.dtype());
+  FERRITE_CHECK(input.dim() == dims + 1 || input.dim() == dims + 2, ShapeError, op,
+                "expected an input [N, C, {0}] or [C, {0}], got {1}", kSizes[dims - 1],
+                input.shape());
+  FERRITE_CHECK(weight.dim() == dims + 2, ShapeError, op,
+                "expected a weight of {} dimensions, got {}", dims + 2, weight.shape());
+  for (int d = 2; d < weight.dim(); ++d)
+    FERRITE_CHECK(weight.size(d) > 0, ShapeError, op, "the kernel of weight {} is empty",
+                  weight.shape());
+}
+
+namespace {
+
 /// From `least` to 2^31, so that sums and products of them fit int64.
 void check_option(Pair p, std::int64_t least, const char* what, const char* op) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   FERRITE_CHECK(std::min(p.h, p.w) >= least && std::max(p.h, p.w) <= kMost, ValueError, op,
                 "{} must lie between {} and 2^31, got {{{}, {}}}", what, least, p.h, p.w);
-}
-
-void check_operands(const Tensor& input, const Tensor& weight, const char* op) {
-  FERRITE_CHECK(input.defined(), ValueError, op, "the input is undefined");
-  check_operand(weight, input, "weight", op);
-  FERRITE_CHECK(is_floating(input.dtype()), DTypeError, op,
-                "does not work on {}; convert input and weight with to(dtype)", input.dtype());
-  FERRITE_CHECK(input.dim() == 3 || input.dim() == 4, ShapeError, op,
-                "expected an input [N, C, H, W] or [C, H, W], got {}", input.shape());
-  FERRITE_CHECK(weight.dim() == 4, ShapeError, op, "expected a weight of 4 dimensions, got {}",
-                weight.shape());
-  FERRITE_CHECK(weight.size(2) > 0 && weight.size(3) > 0, ShapeError, op,
-                "the kernel of weight {} is empty", weight.shape());
 }
 
 void check_groups(std::int64_t groups, std::int64_t channels, const char* what, const char* op) {
@@ -216,15 +224,14 @@ Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dF
 
 }  // namespace
 
-// ---- conv2d, conv1d
+// ---- conv2d
 
 namespace {
 
-/// conv2d, or conv1d as one.
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
                 const Conv2dFuncOptions& o, const char* op,
                 Activation activation = Activation::none, ChannelStatistics* statistics = nullptr) {
-  check_operands(input, weight, op);
+  ops::check_conv_operands(op, input, weight, 2);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
   check_option(o.padding.size, 0, "padding", op);
@@ -237,6 +244,15 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
   return by_output(forward_problem(input, weight, o, op), input, weight, bias, activation,
                    statistics);
 }
+
+}  // namespace
+
+Tensor ops::convolve(const char* op, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                     const Conv2dFuncOptions& o) {
+  return ferrite::convolve(input, weight, bias, o, op);
+}
+
+namespace {
 
 /// conv2d and its fused forms.
 Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -273,28 +289,6 @@ ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, cons
   return result;
 }
 
-Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              const Conv1dFuncOptions& o) {
-  if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return conv1d(x, w, b, o);
-  }
-  const profiler::OpRange range("conv1d", input, weight, bias);
-  FERRITE_CHECK(input.defined() && weight.defined(), ValueError, "conv1d",
-                "the input or the weight is undefined");
-  FERRITE_CHECK((input.dim() == 2 || input.dim() == 3) && weight.dim() == 3, ShapeError, "conv1d",
-                "expected an input [N, C, L] or [C, L] and a weight [O, C / groups, K], got {} and "
-                "{}",
-                input.shape(), weight.shape());
-  return convolve(input.unsqueeze(-2), weight.unsqueeze(-2), bias,
-                  {.stride = {1, o.stride},
-                   .padding = {0, o.padding},
-                   .dilation = {1, o.dilation},
-                   .groups = o.groups},
-                  "conv1d")
-      .squeeze(-2);
-}
-
 // ---- conv_transpose2d
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -304,8 +298,12 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
     return conv_transpose2d(x, w, b, o);
   }
   const profiler::OpRange range("conv_transpose2d", input, weight, bias);
-  constexpr const char* op = "conv_transpose2d";
-  check_operands(input, weight, op);
+  return ops::convolve_transposed("conv_transpose2d", input, weight, bias, o);
+}
+
+Tensor ops::convolve_transposed(const char* op, const Tensor& input, const Tensor& weight,
+                                const Tensor& bias, const ConvTranspose2dFuncOptions& o) {
+  ops::check_conv_operands(op, input, weight, 2);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
   check_option(o.padding, 0, "padding", op);
@@ -320,7 +318,8 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
   check_groups(o.groups, weight.size(0), "input", op);
   const std::int64_t channels = weight.size(1) * o.groups;
   check_bias(bias, input, channels, op);
-  if (input.dim() == 3) return conv_transpose2d(input.unsqueeze(0), weight, bias, o).squeeze(0);
+  if (input.dim() == 3)
+    return convolve_transposed(op, input.unsqueeze(0), weight, bias, o).squeeze(0);
   FERRITE_CHECK(input.size(1) == weight.size(0), ShapeError, op,
                 "input has {} channels, weight expects {}", input.size(1), weight.size(0));
 

@@ -10,20 +10,28 @@
 
 namespace ferrite {
 
-/// Zeros around the input: a number, a pair, or Padding::same, with which the result has the
-/// input's size (stride 1 only; where the padding is odd the extra row or column is at the end).
-struct Padding {
+/// Zeros around the input of N dimensions: a number, one for each dimension, or Padding::same, with
+/// which the result has the input's size (stride 1 only; where the padding is odd the extra element
+/// is at the end).
+template <int N>
+struct PaddingOf {
   struct Same {};
   static constexpr Same same{};
 
-  constexpr Padding(std::int64_t both) : size(both) {}
-  constexpr Padding(std::int64_t height, std::int64_t width) : size(height, width) {}
-  constexpr Padding(Pair pair) : size(pair) {}
-  constexpr Padding(Same) : size(0), is_same(true) {}
+  constexpr PaddingOf(std::int64_t all) : size(all) {}
+  constexpr PaddingOf(std::int64_t height, std::int64_t width) requires(N == 2)
+      : size(height, width) {}
+  constexpr PaddingOf(std::int64_t depth, std::int64_t height, std::int64_t width) requires(N == 3)
+      : size(depth, height, width) {}
+  constexpr PaddingOf(SizeOf<N> sizes) requires(N > 1) : size(sizes) {}
+  constexpr PaddingOf(Same) : size(0), is_same(true) {}
 
-  Pair size;
+  SizeOf<N> size;
   bool is_same = false;
 };
+using Padding1d = PaddingOf<1>;
+using Padding = PaddingOf<2>;
+using Padding3d = PaddingOf<3>;
 
 /// Of the function; nn::Conv2dOptions are those of the layer.
 struct Conv2dFuncOptions {
@@ -61,7 +69,7 @@ ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, cons
 
 struct Conv1dFuncOptions {
   std::int64_t stride = 1;
-  std::int64_t padding = 0;
+  Padding1d padding = 0;
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
@@ -69,6 +77,22 @@ struct Conv1dFuncOptions {
 /// input [N, C, L] or [C, L], weight [O, C / groups, K], bias [O] or undefined.
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv1dFuncOptions& options = {});
+
+struct Conv3dFuncOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  Triple stride = 1;
+  Padding3d padding = 0;
+  Triple dilation = 1;
+  std::int64_t groups = 1;
+};
+
+/// input [N, C, D, H, W] or [C, D, H, W], weight [O, C / groups, KD, KH, KW], bias [O] or
+/// undefined.
+///
+/// It is one conv2d over the slices of the result: the KD slices of the input that each of them
+/// sees are its channels. This takes KD times the memory of the input, and no more where KD is 1.
+Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const Conv3dFuncOptions& options = {});
 
 struct ConvTranspose2dFuncOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
@@ -95,5 +119,32 @@ inline Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const 
                            .groups = groups,
                            .dilation = dilation});
 }
+
+struct ConvTranspose1dFuncOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;
+  std::int64_t groups = 1;
+  std::int64_t dilation = 1;
+};
+
+/// input [N, C, L] or [C, L], weight [C, O / groups, K], bias [O] or undefined.
+Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose1dFuncOptions& options = {});
+
+struct ConvTranspose3dFuncOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  Triple stride = 1;
+  Triple padding = 0;
+  Triple output_padding = 0;
+  std::int64_t groups = 1;
+  Triple dilation = 1;
+};
+
+/// input [N, C, D, H, W] or [C, D, H, W], weight [C, O / groups, KD, KH, KW], bias [O] or
+/// undefined. One conv_transpose2d over the slices of the input, whose results for each of the KD
+/// slices of the kernel are then added along the depth, in a fixed order.
+Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose3dFuncOptions& options = {});
 
 }  // namespace ferrite

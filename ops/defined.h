@@ -10,4 +10,12 @@ inline void check_defined(const Tensor& t, const char* op) {
   FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
 }
 
+template <class... Tensors>
+void check_floating(const char* op, const Tensors&... tensors) {
+  (check_defined(tensors, op), ...);
+  for (const DType dtype : {tensors.dtype()...})
+    FERRITE_CHECK(is_floating(dtype), DTypeError, op,
+                  "expected a floating type, got {}; convert with to(kFloat32)", dtype);
+}
+
 }  // namespace ferrite::ops

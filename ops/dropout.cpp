@@ -1,11 +1,15 @@
 #include "ferrite/ops/dropout.h"
 
+#include <cmath>
+
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/dropout.h"
 #include "ferrite/kernels/random.h"
+#include "ferrite/kernels/unary.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 
@@ -106,6 +110,44 @@ Tensor dropout2d(const Tensor& x, double p, bool training, Generator* generator)
   FERRITE_CHECK(x.dim() == 3 || x.dim() == 4, ShapeError, "dropout2d",
                 "expected [N, C, L] or [N, C, H, W], got {}", x.shape());
   return drop_features(x, 2, p, training, generator);
+}
+
+Tensor dropout3d(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("dropout3d", x);
+  check(x, p, "dropout3d");
+  FERRITE_CHECK(x.dim() == 4 || x.dim() == 5, ShapeError, "dropout3d",
+                "expected [N, C, D, H, W] or [C, D, H, W], got {}", x.shape());
+  return drop_features(x, x.dim() - 3, p, training, generator);
+}
+
+namespace {
+
+/// Features as in drop_features().
+Tensor drop_alpha(const Tensor& x, int features, double p, bool training, Generator* generator) {
+  if (!training || p == 0) return x;
+  if (p == 1) return x * 0;
+  constexpr double kDropped = kernels::kSeluScale * kernels::kSeluAlpha;
+  const double scale = 1 / std::sqrt((kDropped * kDropped * p + 1) * (1 - p));
+  const Tensor drawn = drop_features(ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}),
+                                     features, p, true, generator);
+  const Tensor kept = ne(drawn, 0);
+  return where(kept, x * scale, -kDropped * scale) + kDropped * scale * p;
+}
+
+}  // namespace
+
+Tensor alpha_dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("alpha_dropout", x);
+  check(x, p, "alpha_dropout");
+  return drop_alpha(x, x.dim(), p, training, generator);
+}
+
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training, Generator* generator) {
+  const profiler::OpRange range("feature_alpha_dropout", x);
+  check(x, p, "feature_alpha_dropout");
+  FERRITE_CHECK(x.dim() >= 2, ShapeError, "feature_alpha_dropout", "expected [N, C, *], got {}",
+                x.shape());
+  return drop_alpha(x, 2, p, training, generator);
 }
 
 }  // namespace ferrite

@@ -27,5 +27,16 @@ Tensor dropout1d(const Tensor& x, double p = 0.5, bool training = true,
 /// For [N, C, H, W], or [N, C, L].
 Tensor dropout2d(const Tensor& x, double p = 0.5, bool training = true,
                  Generator* generator = nullptr);
+/// For [N, C, D, H, W], or [C, D, H, W].
+Tensor dropout3d(const Tensor& x, double p = 0.5, bool training = true,
+                 Generator* generator = nullptr);
+
+/// Dropout that keeps mean and variance of what selu gives (Klambauer et al., 2017): dropped
+/// elements become -selu's scale * alpha, and then all are scaled and shifted.
+Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false,
+                     Generator* generator = nullptr);
+/// The same for whole channels: x[n, c] of [N, C, *].
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false,
+                             Generator* generator = nullptr);
 
 }  // namespace ferrite

@@ -45,24 +45,27 @@ Tensor gather_back(const Tensor& grad, const Shape& shape, int dim, const Tensor
 
 }  // namespace
 
+Tensor ops::gather(const Tensor& x, int dim, const Tensor& index, const char* op) {
+  const Tensor ids = checked_index(index, x, op);
+  if (x.dim() == 0 || index.dim() == 0) {
+    FERRITE_CHECK(x.dim() <= 1 && index.dim() <= 1, ShapeError, op,
+                  "an index of {} for a tensor of {}", index.shape(), x.shape());
+    return gather(at_least_1d(x), dim, at_least_1d(ids), op).reshape(index.shape());
+  }
+  const int d = normalize_dim(dim, x.dim(), op);
+  check_fits(ids, x, d, "a tensor", op);
+  Tensor out = empty(ids.shape(), {.dtype = x.dtype(), .device = x.device()});
+  if (out.numel() > 0) kernels::gather(current_stream(x.device()), op, out, x, ids, d);
+  if (recording(x))
+    record(out, op, {x}, [d, shape = x.shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
+      return gather_back(grad, shape, d, ids.get());
+    });
+  return out;
+}
+
 Tensor Tensor::gather(int dim, const Tensor& index) const {
   const profiler::OpRange range("gather", *this, index);
-  const Tensor ids = checked_index(index, *this, "gather");
-  if (this->dim() == 0 || index.dim() == 0) {
-    FERRITE_CHECK(this->dim() <= 1 && index.dim() <= 1, ShapeError, "gather",
-                  "an index of {} for a tensor of {}", index.shape(), shape());
-    return at_least_1d(*this).gather(dim, at_least_1d(ids)).reshape(index.shape());
-  }
-  const int d = normalize_dim(dim, this->dim(), "gather");
-  check_fits(ids, *this, d, "a tensor", "gather");
-  Tensor out = empty(ids.shape(), {.dtype = dtype(), .device = device()});
-  if (out.numel() > 0) kernels::gather(current_stream(device()), "gather", out, *this, ids, d);
-  if (recording(*this))
-    record(out, "gather", {*this},
-           [d, shape = shape(), ids = Saved(ids)](const Tensor& grad, Needs) {
-             return gather_back(grad, shape, d, ids.get());
-           });
-  return out;
+  return ops::gather(*this, dim, index, "gather");
 }
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index) { return x.gather(dim, index); }

@@ -18,6 +18,13 @@ inline Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? t.reshape({1}
 
 Tensor zeros(const Shape& shape, DType dtype, const Device& device);
 
+/// Throws unless dtype and device of a source are those of `x`.
+void check_like(const Tensor& source, const Tensor& x, const char* op);
+/// The part of `source` covered by `index`, which may have any shape if it is empty.
+Tensor covered(const Tensor& source, const Tensor& index);
+
+/// x.gather(dim, index); errors, of positions too, name `op`.
+Tensor gather(const Tensor& x, int dim, const Tensor& index, const char* op);
 /// x.index_select(dim, index) for a checked index, int64 [n]; errors of positions name `op`.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index, const char* op);
 

@@ -12,6 +12,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/loss_parts.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
@@ -23,20 +24,9 @@ using autograd::Needs;
 using autograd::record;
 using autograd::recording;
 using autograd::Saved;
+using ops::reduced;
 
 namespace {
-
-Tensor reduced(const Tensor& losses, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::mean:
-      return mean(losses);
-    case Reduction::sum:
-      return sum(losses);
-    case Reduction::none:
-      break;
-  }
-  return losses;
-}
 
 void check_pair(const Tensor& input, const Tensor& target, const char* op) {
   ops::check_same_device(input, target, op);

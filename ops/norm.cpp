@@ -1,5 +1,7 @@
 #include "ferrite/ops/norm.h"
 
+#include <limits>
+
 #include "ferrite/autograd/accumulate.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
@@ -8,6 +10,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/norm_gradient.h"
 
 namespace ferrite {
 
@@ -291,19 +294,33 @@ Tensor batch_norm(const BatchNorm& args) {
   const ReluMask::From from = !relu                ? ReluMask::From::nothing
                               : residual.defined() ? ReluMask::From::output
                                                    : ReluMask::From::input;
-  auto backward = [x = Saved(x), w = Saved(w), mean = Saved(s.mean), invstd = s.invstd,
-                   count = s.count, parts = options.parts, channels, from,
-                   kept_bias = from == ReluMask::From::input ? Saved(b) : Saved(),
+  auto backward = [input = Saved(input), weight = Saved(weight), mean = Saved(s.mean),
+                   invstd = s.invstd, count = s.count, parts = options.parts, channels, from,
+                   bias = from == ReluMask::From::input ? Saved(bias) : Saved(),
                    kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
-                   training = options.training,
+                   training = options.training, eps = options.eps, dtype,
                    weight_dtype = weight.defined() ? weight.dtype() : dtype,
                    bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
                                                                        Needs needs) -> Gradients {
-    const Tensor weight = w.get(), bias = kept_bias.get(), out = kept_out.get();
-    const ReluMask mask{
-        .from = from, .weight = optional(weight), .bias = optional(bias), .out = optional(out)};
-    Gradients g = batch_norm_backward(channels, grad, x.get(), weight, {mean.get(), invstd, count},
-                                      training, parts.get(), mask, needs);
+    const Tensor out = kept_out.get();
+    Gradients g(4);
+    if (grad_enabled() && !parts) {
+      g = ops::batch_norm_gradient({.x = input.get(),
+                                    .weight = weight.get(),
+                                    .bias = bias.get(),
+                                    .mean = training ? Tensor() : mean.get(),
+                                    .invstd = training ? Tensor() : invstd,
+                                    .eps = eps,
+                                    .relu = from != ReluMask::From::nothing,
+                                    .out = out},
+                                   grad, needs);
+    } else {
+      const Tensor x = input.get(), w = dense(weight.get(), dtype), b = dense(bias.get(), dtype);
+      const ReluMask mask{
+          .from = from, .weight = optional(w), .bias = optional(b), .out = optional(out)};
+      g = batch_norm_backward(channels, grad, dense(x, x.dtype(), channels.format), w,
+                              {mean.get(), invstd, count}, training, parts.get(), mask, needs);
+    }
     g[1] = as_dtype(g[1], weight_dtype);
     g[2] = as_dtype(g[2], bias_dtype);
     return g;
@@ -329,7 +346,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   return batch_norm(args);
 }
 
-// ---- Layer norm
+// ---- Layer norm, root mean square norm
 
 namespace {
 
@@ -343,28 +360,26 @@ Gradients layer_norm_backward(const Rows& rows, const Tensor& grad, const Tensor
                               const Tensor& weight, const Shape& normalized_shape, Needs needs) {
   once_differentiable();
   const Tensor dy = dense(grad, x.dtype());
-  const TensorOptions options{.dtype = rows.mean.dtype(), .device = x.device()};
+  const TensorOptions options{.dtype = rows.rstd.dtype(), .device = x.device()};
   Gradients g{needs[0] ? empty_like(x) : Tensor(),
               needs[1] ? empty(normalized_shape, options) : Tensor(),
               needs[2] ? empty(normalized_shape, options) : Tensor()};
   kernels::layer_norm_backward(current_stream(x.device()), rows.count, rows.width, optional(g[0]),
-                               optional(g[1]), optional(g[2]), dy, x, rows.mean, rows.rstd,
-                               optional(weight));
+                               optional(g[1]), optional(g[2]), dy, x, optional(rows.mean),
+                               rows.rstd, optional(weight));
   return g;
 }
 
-}  // namespace
-
-Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
-                  const Tensor& bias, double eps) {
-  if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return layer_norm(x, normalized_shape, w, b, eps);
-  }
-  const profiler::OpRange range("layer_norm", input, weight, bias);
-  constexpr const char* op = "layer_norm";
+/// layer_norm, or rms_norm, whose means count as 0.
+Tensor normalize_rows(const char* op, bool centered, const Tensor& input,
+                      const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
+                      std::optional<double> eps) {
   check_input(input, op);
-  check_eps(eps, op);
+  const DType dtype = statistics_dtype(input.dtype());
+  if (!eps)
+    eps = dtype == kFloat64 ? std::numeric_limits<double>::epsilon()
+                            : static_cast<double>(std::numeric_limits<float>::epsilon());
+  check_eps(*eps, op);
   const int n = normalized_shape.size(), outer = input.dim() - n;
   bool fits = n >= 1 && outer >= 0;
   for (int d = 0; fits && d < n; ++d) fits = input.shape()[outer + d] == normalized_shape[d];
@@ -377,28 +392,53 @@ Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tens
   for (int d = 0; d < outer; ++d) rows.count *= input.shape()[d];
   FERRITE_CHECK(rows.width > 0, ShapeError, op, "normalized_shape {} has no elements",
                 normalized_shape);
-  const DType dtype = statistics_dtype(input.dtype());
   const Tensor x = dense(input, input.dtype());
   const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
   const TensorOptions options{.dtype = dtype, .device = input.device()};
-  rows.mean = empty({rows.count}, options);
+  if (centered) rows.mean = empty({rows.count}, options);
   rows.rstd = empty({rows.count}, options);
   Tensor out = empty_like(x);
-  kernels::layer_norm(current_stream(x.device()), rows.count, rows.width, out, rows.mean, rows.rstd,
-                      x, optional(w), optional(b), eps);
+  kernels::layer_norm(current_stream(x.device()), rows.count, rows.width, out, optional(rows.mean),
+                      rows.rstd, x, optional(w), optional(b), *eps);
   if (recording(input, weight, bias))
     record(out, op, {input, weight, bias},
-           [x = Saved(x), w = Saved(w), rows, normalized_shape,
-            weight_dtype = weight.defined() ? weight.dtype() : dtype,
+           [input = Saved(input), weight = Saved(weight), rows, normalized_shape, eps, centered,
+            dtype, weight_dtype = weight.defined() ? weight.dtype() : dtype,
             bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
                                                                 Needs needs) -> Gradients {
-             Gradients g =
-                 layer_norm_backward(rows, grad, x.get(), w.get(), normalized_shape, needs);
+             const Tensor x = input.get(), w = weight.get();
+             Gradients g = grad_enabled()
+                               ? ops::layer_norm_gradient(x, w, normalized_shape.size(), *eps,
+                                                          centered, grad, needs)
+                               : layer_norm_backward(rows, grad, dense(x, x.dtype()),
+                                                     dense(w, dtype), normalized_shape, needs);
              g[1] = as_dtype(g[1], weight_dtype);
              g[2] = as_dtype(g[2], bias_dtype);
              return g;
            });
   return out;
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight, bias)) {
+    const auto& [x, w, b] = *cast;
+    return layer_norm(x, normalized_shape, w, b, eps);
+  }
+  const profiler::OpRange range("layer_norm", input, weight, bias);
+  return normalize_rows("layer_norm", true, input, normalized_shape, weight, bias, eps);
+}
+
+Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
+                std::optional<double> eps) {
+  if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight)) {
+    const auto& [x, w] = *cast;
+    return rms_norm(x, normalized_shape, w, eps);
+  }
+  const profiler::OpRange range("rms_norm", input, weight);
+  return normalize_rows("rms_norm", false, input, normalized_shape, weight, {}, eps);
 }
 
 // ---- Group norm: layer norm of each group, then each channel's weight and bias, which is a batch

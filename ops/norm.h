@@ -1,8 +1,11 @@
 // Normalisation. Statistics and weights are float32 beside 16-bit inputs (weights may be of the
 // input's type too) and of the input's type otherwise. Results have the input's type; those
 // of batch_norm and group_norm its memory format too, layer_norm gives contiguous tensors.
-// Gradients are once differentiable.
+// Gradients are differentiable to any order, with ops instead of kernels where create_graph asks
+// for it; those of batch_norm with `parts` are once differentiable.
 #pragma once
+
+#include <optional>
 
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/channel_statistics.h"
@@ -55,9 +58,37 @@ inline Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const 
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
+/// x / sqrt(mean of squares + eps) * weight over the last dimensions, which are `normalized_shape`
+/// (Zhang and Sennrich 2019). `weight` has that shape or is undefined; `eps` is by default the
+/// epsilon of the statistics' type.
+Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
+
 /// Normalises each of `num_groups` groups of channels of [N, C, *] (Wu and He 2018). `weight` and
 /// `bias` have C elements or are undefined.
 Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
+
+struct InstanceNormFuncOptions {
+  /// Whether to normalise by the statistics of each instance rather than the running ones.
+  bool use_input_stats = true;
+  double momentum = 0.1;  ///< weight of this batch in the running statistics
+  double eps = 1e-5;
+};
+
+/// Normalises each channel of each element of a batch [N, C, *] (Ulyanov et al. 2016): a group_norm
+/// of C groups. Given running statistics move towards the means of the instances' as those of
+/// batch_norm do. ShapeError for a single value a channel.
+Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {},
+                     const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, const InstanceNormFuncOptions& options = {});
+
+struct LocalResponseNormOptions {
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+/// x / (k + alpha m)^beta, with m the mean of the squares of `size` neighbouring channels of
+/// [N, C, *], those beyond the ends being 0 (Krizhevsky et al. 2012).
+Tensor local_response_norm(const Tensor& input, std::int64_t size,
+                           const LocalResponseNormOptions& options = {});
 
 }  // namespace ferrite

@@ -1,13 +1,10 @@
-// Sorting, top-k and cumulative sums (declared in ops/reduce.h).
+// Sorting and top-k (declared in ops/reduce.h).
 #include "ferrite/kernels/order.h"
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
-#include "ferrite/kernels/copy.h"
-#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/reduced_dims.h"
 
@@ -70,45 +67,6 @@ Tensor argsort(const Tensor& t, int dim, bool descending) {
            return checked("argsort", t, {}, dim, descending ? Extremum::max : Extremum::min);
          })
       .indices;
-}
-
-namespace {
-
-auto cumsum_gradient(int dim) {
-  return [dim](const Tensor& grad, Needs) {
-    if (grad.dim() == 0) return grad;
-    return flip(cumsum(flip(grad, {dim}), dim), {dim});
-  };
-}
-
-}  // namespace
-
-Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype) {
-  const profiler::OpRange range("cumsum", t);
-  if (!dtype) dtype = ops::autocast_target(AutocastOp::cumsum, t);
-  FERRITE_CHECK(t.defined(), ValueError, "cumsum", "the input is undefined");
-  dim = normalize_dim(dim, t.dim(), "cumsum");
-  const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
-  if (is_floating(to) != is_floating(t.dtype()) || (is_floating(to) && to != t.dtype()))
-    return cumsum(t.to(to), dim, to);
-  if (t.dim() == 0) return cumsum(t.reshape({1}), 0, to).reshape({});
-  Tensor out = empty(t.shape(), {.dtype = to, .device = t.device()});
-  kernels::cumsum(current_stream(t.device()), out, t, dim);
-  if (recording(t)) record(out, "cumsum", {t}, cumsum_gradient(dim));
-  return out;
-}
-
-const Tensor& cumsum_(const Tensor& self, int dim) {
-  const profiler::OpRange range("cumsum_", self);
-  FERRITE_CHECK(self.defined(), ValueError, "cumsum_", "the tensor is undefined");
-  FERRITE_CHECK(self.dtype() != kBool, DTypeError, "cumsum_",
-                "the result is int64, which cannot be stored in place in bool");
-  dim = normalize_dim(dim, self.dim(), "cumsum_");
-  autograd::check_inplace(self, "cumsum_");
-  kernels::copy(current_stream(self.device()), self, no_grad([&] { return cumsum(self, dim); }));
-  autograd::changed_inplace(self, "cumsum_");
-  if (recording(self)) autograd::record_inplace(self, "cumsum_", {self}, cumsum_gradient(dim));
-  return self;
 }
 
 }  // namespace ferrite

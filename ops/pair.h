@@ -1,8 +1,10 @@
-// A pair of sizes, height first, as taken by convolutions and poolings.
+// Sizes of two and three dimensions, the outermost first, as taken by convolutions and poolings.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 namespace ferrite {
 
@@ -25,7 +27,40 @@ struct OptionalPair : std::optional<Pair> {
       : OptionalPair(Pair(height, width)) {}
 };
 
+/// Depth, height and width: `{.stride = 2, .dilation = {1, 1, 3}}`.
+struct Triple {
+  constexpr Triple(std::int64_t all) : d(all), h(all), w(all) {}
+  constexpr Triple(std::int64_t depth, std::int64_t height, std::int64_t width)
+      : d(depth), h(height), w(width) {}
+
+  std::int64_t d, h, w;
+
+  constexpr Pair plane() const { return {h, w}; }
+
+  friend bool operator==(const Triple&, const Triple&) = default;
+};
+
+struct OptionalTriple : std::optional<Triple> {
+  constexpr OptionalTriple() = default;
+  constexpr OptionalTriple(Triple triple) : std::optional<Triple>(triple) {}
+  constexpr OptionalTriple(std::int64_t all) : OptionalTriple(Triple(all)) {}
+  constexpr OptionalTriple(std::int64_t depth, std::int64_t height, std::int64_t width)
+      : OptionalTriple(Triple(depth, height, width)) {}
+};
+
+/// One size for each of N dimensions: a number, a Pair or a Triple.
+template <int N>
+using SizeOf = std::conditional_t<N == 1, std::int64_t, std::conditional_t<N == 2, Pair, Triple>>;
+template <int N>
+using OptionalSizeOf = std::conditional_t<N == 1, std::optional<std::int64_t>,
+                                          std::conditional_t<N == 2, OptionalPair, OptionalTriple>>;
+
 namespace ops {
+/// The sizes in order.
+constexpr std::array<std::int64_t, 1> sizes_of(std::int64_t size) { return {size}; }
+constexpr std::array<std::int64_t, 2> sizes_of(Pair p) { return {p.h, p.w}; }
+constexpr std::array<std::int64_t, 3> sizes_of(Triple t) { return {t.d, t.h, t.w}; }
+
 /// First member of an options struct: prevents `{3, 1}` from initializing its fields in order, so
 /// that it can mean a Pair in overloads that take either. `{.stride = 3}` is the struct.
 struct NamedFieldsOnly {

@@ -7,6 +7,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/pool.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/pool_planes.h"
 
 namespace ferrite {
 
@@ -96,8 +97,7 @@ Plan make_plan(const char* op, const Tensor& input, Axis&& axis) {
 
 template <class Options>
 Plan sliding_plan(const char* op, const Tensor& input, const Options& o, Pair dilation) {
-  FERRITE_CHECK(o.kernel_size, ValueError, op,
-                "expected a kernel_size: {0}(x, 2) or {0}(x, {{.kernel_size = 2}})", op);
+  ops::check_kernel_size(o, op);
   const Pair kernel = *o.kernel_size, stride = o.stride.value_or(kernel);
   return make_plan(op, input, [&](std::int64_t size, int dim) {
     return dim == 0 ? sliding(op, size, kernel.h, stride.h, o.padding.h, dilation.h, o.ceil_mode)
@@ -212,64 +212,28 @@ Tensor avg_backward(const Plan& plan, const Tensor& grad) {
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
-  const profiler::OpRange range("max_pool2d", input);
-  return max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, nullptr);
-}
-Tensor max_pool2d(const Tensor& input, Pair kernel_size, const MaxPool2dOptions& o) {
-  return max_pool2d(input, ops::with_kernel_size(o, kernel_size, "max_pool2d"));
-}
-Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, Pair dilation,
-                  bool ceil_mode) {
-  return max_pool2d(input, {.kernel_size = kernel_size,
-                            .stride = stride,
-                            .padding = padding,
-                            .dilation = dilation,
-                            .ceil_mode = ceil_mode});
-}
-std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input, const MaxPool2dOptions& o) {
-  const profiler::OpRange range("max_pool2d_with_indices", input);
-  std::pair<Tensor, Tensor> result;
-  result.first =
-      max_forward(sliding_plan("max_pool2d", input, o, o.dilation), input, &result.second);
-  return result;
+// ---- Of planes, for functions of one to three dimensions
+
+Tensor ops::max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& o,
+                            Tensor* indices) {
+  return max_forward(sliding_plan(op, input, o, o.dilation), input, indices);
 }
 
-Tensor avg_pool2d(const Tensor& input, const AvgPool2dOptions& o) {
-  const profiler::OpRange range("avg_pool2d", input);
-  Plan plan = sliding_plan("avg_pool2d", input, o, 1);
-  FERRITE_CHECK(o.divisor_override != 0, ValueError, plan.op, "divisor_override must not be 0");
+Tensor ops::avg_pool_planes(const char* op, const Tensor& input, const AvgPool2dOptions& o) {
+  Plan plan = sliding_plan(op, input, o, 1);
+  FERRITE_CHECK(o.divisor_override != 0, ValueError, op, "divisor_override must not be 0");
   plan.pool.count_include_pad = o.count_include_pad;
   plan.pool.divisor_override = o.divisor_override.value_or(0);
   return avg_forward(plan, input);
 }
-Tensor avg_pool2d(const Tensor& input, Pair kernel_size, const AvgPool2dOptions& o) {
-  return avg_pool2d(input, ops::with_kernel_size(o, kernel_size, "avg_pool2d"));
-}
-Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding, bool ceil_mode,
-                  bool count_include_pad, std::optional<std::int64_t> divisor_override) {
-  return avg_pool2d(input, {.kernel_size = kernel_size,
-                            .stride = stride,
-                            .padding = padding,
-                            .ceil_mode = ceil_mode,
-                            .count_include_pad = count_include_pad,
-                            .divisor_override = divisor_override});
+
+Tensor ops::adaptive_max_pool_planes(const char* op, const Tensor& input, Pair size,
+                                     Tensor* indices) {
+  return max_forward(adaptive_plan(op, input, size), input, indices);
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& input, Pair size) {
-  const profiler::OpRange range("adaptive_avg_pool2d", input);
-  return avg_forward(adaptive_plan("adaptive_avg_pool2d", input, size), input);
-}
-Tensor adaptive_max_pool2d(const Tensor& input, Pair size) {
-  const profiler::OpRange range("adaptive_max_pool2d", input);
-  return max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, nullptr);
-}
-std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input, Pair size) {
-  const profiler::OpRange range("adaptive_max_pool2d_with_indices", input);
-  std::pair<Tensor, Tensor> result;
-  result.first =
-      max_forward(adaptive_plan("adaptive_max_pool2d", input, size), input, &result.second);
-  return result;
+Tensor ops::adaptive_avg_pool_planes(const char* op, const Tensor& input, Pair size) {
+  return avg_forward(adaptive_plan(op, input, size), input);
 }
 
 }  // namespace ferrite

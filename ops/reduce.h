@@ -81,10 +81,41 @@ Tensor all(const Tensor& t, int dim, bool keepdim = false);
 /// int64.
 Tensor count_nonzero(const Tensor& t, const Dims& dims = {});
 
-/// Cumulative sums along `dim`; the result's dtype is as for sum().
+/// log(sum(exp(t))), without overflow; -infinity of no elements. Integers become floating.
+Tensor logsumexp(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
+/// sum() and mean() of what is not NaN.
+Tensor nansum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
+              std::optional<DType> dtype = {});
+Tensor nanmean(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
+/// The variance (standard deviation) and the mean.
+std::tuple<Tensor, Tensor> var_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
+                                    bool keepdim = false);
+std::tuple<Tensor, Tensor> std_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
+                                    bool keepdim = false);
+/// amin() and amax(), along one dimension or all.
+std::tuple<Tensor, Tensor> aminmax(const Tensor& t, std::optional<int> dim = {},
+                                   bool keepdim = false);
+/// The sum of the diagonal of a matrix (ShapeError).
+Tensor trace(const Tensor& t);
+/// The differences of neighbours along `dim`, n times, with `prepend` and `append`, if given, at
+/// the ends; of bool, whether they differ.
+Tensor diff(const Tensor& t, std::int64_t n = 1, int dim = -1, const Tensor& prepend = {},
+            const Tensor& append = {});
+
+// Along `dim`, of the elements up to each.
+/// Sums; the result's dtype is as for sum().
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});
 /// In place, in the dtype of `self` (bool: DTypeError).
 const Tensor& cumsum_(const Tensor& self, int dim);
+/// Products. If its gradient is to be differentiated again, the gradient takes as many steps as
+/// there are elements along `dim`.
+Tensor cumprod(const Tensor& t, int dim, std::optional<DType> dtype = {});
+const Tensor& cumprod_(const Tensor& self, int dim);
+/// log(sum(exp(t))). Floating types (DTypeError).
+Tensor logcumsumexp(const Tensor& t, int dim);
+/// The largest (smallest) element and its index: the last of equal ones, the last NaN.
+ValuesIndices cummax(const Tensor& t, int dim);
+ValuesIndices cummin(const Tensor& t, int dim);
 
 /// The k largest (smallest) elements along `dim` and their indices, in descending (ascending)
 /// order; NaN counts as larger than every number. Ties are in input order. ValueError unless 0 <= k

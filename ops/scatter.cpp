@@ -23,12 +23,12 @@ using ops::accumulate;
 using ops::at_least_1d;
 using ops::check_1d;
 using ops::check_fits;
+using ops::check_like;
 using ops::checked_index;
+using ops::covered;
 using ops::unaliased;
 
-namespace {
-
-void check_like(const Tensor& source, const Tensor& x, const char* op) {
+void ops::check_like(const Tensor& source, const Tensor& x, const char* op) {
   FERRITE_CHECK(source.defined(), ValueError, op, "the source is undefined");
   FERRITE_CHECK(source.dtype() == x.dtype(), DTypeError, op,
                 "the tensor is {}, the source {}; convert one with to(dtype)", x.dtype(),
@@ -38,14 +38,15 @@ void check_like(const Tensor& source, const Tensor& x, const char* op) {
                 source.device());
 }
 
-/// The part of `source` covered by `index`, which may have any shape if it is empty.
-Tensor covered(const Tensor& source, const Tensor& index) {
+Tensor ops::covered(const Tensor& source, const Tensor& index) {
   if (index.numel() == 0) return source.flatten().narrow(0, 0, 0).reshape(index.shape());
   Tensor part = source;
   for (int d = 0; d < source.dim(); ++d)
     if (part.shape()[d] != index.shape()[d]) part = part.narrow(d, 0, index.shape()[d]);
   return part;
 }
+
+namespace {
 
 /// A value as a source of the shape of `ids`, without using memory for it.
 Tensor spread(Scalar value, const Tensor& x, const Tensor& ids) {

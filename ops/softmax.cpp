@@ -7,6 +7,7 @@
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/reduced_dims.h"
+#include "ferrite/ops/renamed.h"
 #include "ferrite/ops/unary.h"
 
 namespace ferrite {
@@ -58,6 +59,11 @@ Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
   const profiler::OpRange range("softmax", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::softmax, t);
   return compute(SoftmaxKind::plain, "softmax", t, dim, dtype);
+}
+
+Tensor softmin(const Tensor& t, int dim, std::optional<DType> dtype) {
+  const profiler::OpRange range("softmin", t);
+  return ops::renamed("softmin", [&] { return softmax(neg(t), dim, dtype); });
 }
 
 Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {

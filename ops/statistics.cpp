@@ -1,5 +1,6 @@
 // Variance, norms, products and counts (declared in ops/reduce.h).
 #include <cmath>
+#include <vector>
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
@@ -7,9 +8,15 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/composite.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/reduced_dims.h"
 #include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite {
 
@@ -18,6 +25,7 @@ using autograd::record;
 using autograd::recording;
 using autograd::Saved;
 using kernels::ReduceOp;
+using ops::composite;
 using ops::ReducedDims;
 
 // ---- var, std
@@ -134,9 +142,25 @@ Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
 
 namespace {
 
-/// The factor of each element: the product of the others, if at most one of all is 0. `x` must not
-/// be a 16-bit type, in which products overflow although the quotient is representable.
+/// The product of the others for each element, from the products of those before it and of those
+/// after it; differentiable. One dimension is reduced, or all.
 Tensor product_of_others(const Tensor& x, const Shape& kept) {
+  int dim = 0;
+  while (dim < kept.size() - 1 && kept[dim] == x.shape()[dim]) ++dim;
+  const bool all = kept.numel() == 1 && x.numel() != x.shape()[dim];
+  const Tensor t = all ? x.reshape({-1}) : x;
+  const int d = all ? 0 : dim;
+  if (t.size(d) == 0) return x;
+  const auto before = [&](const Tensor& of) {
+    const Tensor first = ones_like(of.narrow(d, 0, 1));
+    return cumprod(cat({first, of.narrow(d, 0, of.size(d) - 1)}, d), d, of.dtype());
+  };
+  return (before(t) * flip(before(flip(t, {d})), {d})).reshape(x.shape());
+}
+
+/// The same by division, off the tape. `x` must not be a 16-bit type, in which products overflow
+/// although the quotient is representable.
+Tensor quotients(const Tensor& x, const Shape& kept) {
   const Tensor zero = eq(x, 0);
   const Tensor filled = where(zero, 1, x);
   Tensor product = empty(kept, {.dtype = x.dtype(), .device = x.device()});
@@ -152,12 +176,11 @@ Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
   kernels::reduce(current_stream(t.device()), ReduceOp::prod, reduced.keepdim_view(out), t);
   if (recording(t))
     record(out, "prod", {t}, [x = Saved(t), kept = reduced.kept](const Tensor& grad, Needs) {
-      autograd::once_differentiable();
       const Tensor input = x.get();
       if (input.dim() == 0) return grad;
+      if (grad_enabled()) return product_of_others(input, kept) * grad.reshape(kept);
       const DType wide = itemsize(input.dtype()) == 2 ? kFloat32 : input.dtype();
-      return (product_of_others(input.to(wide), kept) * grad.reshape(kept).to(wide))
-          .to(input.dtype());
+      return (quotients(input.to(wide), kept) * grad.reshape(kept).to(wide)).to(input.dtype());
     });
   return out;
 }
@@ -198,6 +221,102 @@ Tensor all(const Tensor& t, int dim, bool keepdim) {
 }
 Tensor count_nonzero(const Tensor& t, const Dims& dims) {
   return counted(ReduceOp::count_nonzero, "count_nonzero", t, dims, false);
+}
+
+// ---- Made of others
+
+Tensor logsumexp(const Tensor& t, const Dims& dims, bool keepdim) {
+  return composite(
+      "logsumexp",
+      [&] {
+        const Tensor x = t.to(ops::floating_type(t.dtype()));
+        if (const ReducedDims reduced(x, dims, true, "logsumexp"); reduced.count == 0)
+          return log(sum(x, dims, keepdim, x.dtype()));
+        const Tensor top = no_grad([&] { return amax(x, dims, true); });
+        const Tensor base = where(isfinite(top), top, 0);
+        const Tensor result = log(sum(exp(x - base), dims, true)) + base;
+        return keepdim ? result : sum(result, dims, false, result.dtype());
+      },
+      t);
+}
+
+namespace {
+
+Tensor without_nan(const Tensor& t) { return is_floating(t.dtype()) ? where(isnan(t), 0, t) : t; }
+
+}  // namespace
+
+Tensor nansum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return composite(
+      "nansum", [&] { return sum(without_nan(t), dims, keepdim, dtype); }, t);
+}
+Tensor nanmean(const Tensor& t, const Dims& dims, bool keepdim) {
+  return composite(
+      "nanmean",
+      [&] {
+        check_floating(t, "nanmean");
+        const Tensor count = sum(logical_not(isnan(t)), dims, keepdim);
+        return sum(without_nan(t), dims, keepdim) / count;
+      },
+      t);
+}
+
+std::tuple<Tensor, Tensor> var_mean(const Tensor& t, const Dims& dims, int correction,
+                                    bool keepdim) {
+  return composite(
+      "var_mean",
+      [&] { return std::tuple(var(t, dims, correction, keepdim), mean(t, dims, keepdim)); }, t);
+}
+std::tuple<Tensor, Tensor> std_mean(const Tensor& t, const Dims& dims, int correction,
+                                    bool keepdim) {
+  return composite(
+      "std_mean",
+      [&] {
+        return std::tuple(ferrite::std(t, dims, correction, keepdim), mean(t, dims, keepdim));
+      },
+      t);
+}
+
+std::tuple<Tensor, Tensor> aminmax(const Tensor& t, std::optional<int> dim, bool keepdim) {
+  return composite(
+      "aminmax",
+      [&] {
+        const Dims dims = dim && t.dim() > 0 ? Dims(*dim) : Dims();
+        if (dim) normalize_dim(*dim, t.dim(), "aminmax");
+        return std::tuple(amin(t, dims, keepdim), amax(t, dims, keepdim));
+      },
+      t);
+}
+
+Tensor trace(const Tensor& t) {
+  return composite(
+      "trace",
+      [&] {
+        FERRITE_CHECK(t.dim() == 2, ShapeError, "trace", "expected a matrix, got {}", t.describe());
+        return sum(diagonal(t));
+      },
+      t);
+}
+
+Tensor diff(const Tensor& t, std::int64_t n, int dim, const Tensor& prepend, const Tensor& append) {
+  return composite(
+      "diff",
+      [&] {
+        FERRITE_CHECK(n >= 0, ValueError, "diff", "expected n of 0 or more, got {}", n);
+        FERRITE_CHECK(t.dim() > 0, ShapeError, "diff", "expected 1 dimension or more, got none");
+        const int d = normalize_dim(dim, t.dim(), "diff");
+        std::vector<Tensor> parts;
+        for (const Tensor& part : {prepend, t, append})
+          if (part.defined()) parts.push_back(part);
+        Tensor out = parts.size() == 1 ? t : cat(parts, d);
+        for (std::int64_t i = 0; i < n && out.size(d) > 0; ++i) {
+          const std::int64_t left = out.size(d) - 1;
+          const Tensor later = out.narrow(d, 1, left), earlier = out.narrow(d, 0, left);
+          out = out.dtype() == kBool ? logical_xor(later, earlier) : later - earlier;
+        }
+        return out;
+      },
+      t);
 }
 
 }  // namespace ferrite

@@ -1,14 +1,19 @@
-// The methods of core/tensor_methods.h: each calls the function of its name.
+// The methods of core/tensor_methods.h: each calls the function of its name. Those of one tensor
+// alone, element by element, are in ops/tensor_methods_unary.cpp.
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
+#include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
+#include "ferrite/ops/place.h"
+#include "ferrite/ops/products.h"
+#include "ferrite/ops/quantile.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"
-#include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite {
@@ -34,59 +39,6 @@ Tensor TensorMethods::outer(const Tensor& other) const { return ferrite::outer(s
 Tensor TensorMethods::addmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
   return ferrite::addmm(self(), a, b, beta, alpha);
 }
-Tensor TensorMethods::neg() const { return ferrite::neg(self()); }
-Tensor TensorMethods::abs() const { return ferrite::abs(self()); }
-Tensor TensorMethods::sign() const { return ferrite::sign(self()); }
-Tensor TensorMethods::square() const { return ferrite::square(self()); }
-Tensor TensorMethods::floor() const { return ferrite::floor(self()); }
-Tensor TensorMethods::ceil() const { return ferrite::ceil(self()); }
-Tensor TensorMethods::round() const { return ferrite::round(self()); }
-Tensor TensorMethods::trunc() const { return ferrite::trunc(self()); }
-Tensor TensorMethods::exp() const { return ferrite::exp(self()); }
-Tensor TensorMethods::exp2() const { return ferrite::exp2(self()); }
-Tensor TensorMethods::expm1() const { return ferrite::expm1(self()); }
-Tensor TensorMethods::log() const { return ferrite::log(self()); }
-Tensor TensorMethods::log1p() const { return ferrite::log1p(self()); }
-Tensor TensorMethods::log2() const { return ferrite::log2(self()); }
-Tensor TensorMethods::sqrt() const { return ferrite::sqrt(self()); }
-Tensor TensorMethods::rsqrt() const { return ferrite::rsqrt(self()); }
-Tensor TensorMethods::reciprocal() const { return ferrite::reciprocal(self()); }
-Tensor TensorMethods::sin() const { return ferrite::sin(self()); }
-Tensor TensorMethods::cos() const { return ferrite::cos(self()); }
-Tensor TensorMethods::tan() const { return ferrite::tan(self()); }
-Tensor TensorMethods::tanh() const { return ferrite::tanh(self()); }
-Tensor TensorMethods::erf() const { return ferrite::erf(self()); }
-Tensor TensorMethods::sigmoid() const { return ferrite::sigmoid(self()); }
-Tensor TensorMethods::relu() const { return ferrite::relu(self()); }
-Tensor TensorMethods::isnan() const { return ferrite::isnan(self()); }
-Tensor TensorMethods::isinf() const { return ferrite::isinf(self()); }
-Tensor TensorMethods::isfinite() const { return ferrite::isfinite(self()); }
-Tensor TensorMethods::logical_not() const { return ferrite::logical_not(self()); }
-Tensor TensorMethods::bitwise_not() const { return ferrite::bitwise_not(self()); }
-const Tensor& TensorMethods::neg_() const { return ferrite::neg_(self()); }
-const Tensor& TensorMethods::abs_() const { return ferrite::abs_(self()); }
-const Tensor& TensorMethods::sign_() const { return ferrite::sign_(self()); }
-const Tensor& TensorMethods::square_() const { return ferrite::square_(self()); }
-const Tensor& TensorMethods::floor_() const { return ferrite::floor_(self()); }
-const Tensor& TensorMethods::ceil_() const { return ferrite::ceil_(self()); }
-const Tensor& TensorMethods::round_() const { return ferrite::round_(self()); }
-const Tensor& TensorMethods::trunc_() const { return ferrite::trunc_(self()); }
-const Tensor& TensorMethods::exp_() const { return ferrite::exp_(self()); }
-const Tensor& TensorMethods::exp2_() const { return ferrite::exp2_(self()); }
-const Tensor& TensorMethods::expm1_() const { return ferrite::expm1_(self()); }
-const Tensor& TensorMethods::log_() const { return ferrite::log_(self()); }
-const Tensor& TensorMethods::log1p_() const { return ferrite::log1p_(self()); }
-const Tensor& TensorMethods::log2_() const { return ferrite::log2_(self()); }
-const Tensor& TensorMethods::sqrt_() const { return ferrite::sqrt_(self()); }
-const Tensor& TensorMethods::rsqrt_() const { return ferrite::rsqrt_(self()); }
-const Tensor& TensorMethods::reciprocal_() const { return ferrite::reciprocal_(self()); }
-const Tensor& TensorMethods::sin_() const { return ferrite::sin_(self()); }
-const Tensor& TensorMethods::cos_() const { return ferrite::cos_(self()); }
-const Tensor& TensorMethods::tan_() const { return ferrite::tan_(self()); }
-const Tensor& TensorMethods::tanh_() const { return ferrite::tanh_(self()); }
-const Tensor& TensorMethods::erf_() const { return ferrite::erf_(self()); }
-const Tensor& TensorMethods::sigmoid_() const { return ferrite::sigmoid_(self()); }
-const Tensor& TensorMethods::relu_() const { return ferrite::relu_(self()); }
 Tensor TensorMethods::eq(const Tensor& other) const { return ferrite::eq(self(), other); }
 Tensor TensorMethods::eq(Scalar other) const { return ferrite::eq(self(), other); }
 Tensor TensorMethods::ne(const Tensor& other) const { return ferrite::ne(self(), other); }
@@ -314,5 +266,177 @@ Tensor TensorMethods::repeat(const Shape& repeats) const {
   return ferrite::repeat(self(), repeats);
 }
 Tensor TensorMethods::tile(const Shape& repeats) const { return ferrite::tile(self(), repeats); }
+
+Tensor TensorMethods::hypot(const Tensor& other) const { return ferrite::hypot(self(), other); }
+Tensor TensorMethods::logaddexp(const Tensor& other) const {
+  return ferrite::logaddexp(self(), other);
+}
+Tensor TensorMethods::logaddexp2(const Tensor& other) const {
+  return ferrite::logaddexp2(self(), other);
+}
+Tensor TensorMethods::heaviside(const Tensor& other) const {
+  return ferrite::heaviside(self(), other);
+}
+Tensor TensorMethods::copysign(const Tensor& other) const {
+  return ferrite::copysign(self(), other);
+}
+Tensor TensorMethods::copysign(Scalar other) const { return ferrite::copysign(self(), other); }
+Tensor TensorMethods::xlogy(const Tensor& other) const { return ferrite::xlogy(self(), other); }
+Tensor TensorMethods::xlogy(Scalar other) const { return ferrite::xlogy(self(), other); }
+Tensor TensorMethods::lerp(const Tensor& end, const Tensor& weight) const {
+  return ferrite::lerp(self(), end, weight);
+}
+Tensor TensorMethods::lerp(const Tensor& end, Scalar weight) const {
+  return ferrite::lerp(self(), end, weight);
+}
+Tensor TensorMethods::addcmul(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ferrite::addcmul(self(), a, b, value);
+}
+Tensor TensorMethods::addcdiv(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ferrite::addcdiv(self(), a, b, value);
+}
+const Tensor& TensorMethods::lerp_(const Tensor& end, const Tensor& weight) const {
+  return ferrite::lerp_(self(), end, weight);
+}
+const Tensor& TensorMethods::lerp_(const Tensor& end, Scalar weight) const {
+  return ferrite::lerp_(self(), end, weight);
+}
+const Tensor& TensorMethods::addcmul_(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ferrite::addcmul_(self(), a, b, value);
+}
+const Tensor& TensorMethods::addcdiv_(const Tensor& a, const Tensor& b, Scalar value) const {
+  return ferrite::addcdiv_(self(), a, b, value);
+}
+Tensor TensorMethods::baddbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ferrite::baddbmm(self(), a, b, beta, alpha);
+}
+Tensor TensorMethods::addbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ferrite::addbmm(self(), a, b, beta, alpha);
+}
+Tensor TensorMethods::addmv(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ferrite::addmv(self(), a, b, beta, alpha);
+}
+Tensor TensorMethods::addr(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
+  return ferrite::addr(self(), a, b, beta, alpha);
+}
+Tensor TensorMethods::inner(const Tensor& other) const { return ferrite::inner(self(), other); }
+Tensor TensorMethods::kron(const Tensor& other) const { return ferrite::kron(self(), other); }
+Tensor TensorMethods::cross(const Tensor& other, std::optional<int> dim) const {
+  return ferrite::cross(self(), other, dim);
+}
+Tensor TensorMethods::logsumexp(const Dims& dims, bool keepdim) const {
+  return ferrite::logsumexp(self(), dims, keepdim);
+}
+Tensor TensorMethods::nansum(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return ferrite::nansum(self(), dims, keepdim, dtype);
+}
+Tensor TensorMethods::nanmean(const Dims& dims, bool keepdim) const {
+  return ferrite::nanmean(self(), dims, keepdim);
+}
+std::tuple<Tensor, Tensor> TensorMethods::aminmax(std::optional<int> dim, bool keepdim) const {
+  return ferrite::aminmax(self(), dim, keepdim);
+}
+Tensor TensorMethods::trace() const { return ferrite::trace(self()); }
+Tensor TensorMethods::diff(std::int64_t n, int dim) const { return ferrite::diff(self(), n, dim); }
+Tensor TensorMethods::cumprod(int dim, std::optional<DType> dtype) const {
+  return ferrite::cumprod(self(), dim, dtype);
+}
+const Tensor& TensorMethods::cumprod_(int dim) const { return ferrite::cumprod_(self(), dim); }
+Tensor TensorMethods::logcumsumexp(int dim) const { return ferrite::logcumsumexp(self(), dim); }
+ValuesIndices TensorMethods::cummax(int dim) const { return ferrite::cummax(self(), dim); }
+ValuesIndices TensorMethods::cummin(int dim) const { return ferrite::cummin(self(), dim); }
+Tensor TensorMethods::median() const { return ferrite::median(self()); }
+ValuesIndices TensorMethods::median(int dim, bool keepdim) const {
+  return ferrite::median(self(), dim, keepdim);
+}
+Tensor TensorMethods::nanmedian() const { return ferrite::nanmedian(self()); }
+ValuesIndices TensorMethods::nanmedian(int dim, bool keepdim) const {
+  return ferrite::nanmedian(self(), dim, keepdim);
+}
+ValuesIndices TensorMethods::kthvalue(std::int64_t k, int dim, bool keepdim) const {
+  return ferrite::kthvalue(self(), k, dim, keepdim);
+}
+ValuesIndices TensorMethods::mode(int dim, bool keepdim) const {
+  return ferrite::mode(self(), dim, keepdim);
+}
+Tensor TensorMethods::quantile(double q, std::optional<int> dim, bool keepdim) const {
+  return ferrite::quantile(self(), q, dim, keepdim);
+}
+Tensor TensorMethods::quantile(const Tensor& q, std::optional<int> dim, bool keepdim) const {
+  return ferrite::quantile(self(), q, dim, keepdim);
+}
+Tensor TensorMethods::nanquantile(double q, std::optional<int> dim, bool keepdim) const {
+  return ferrite::nanquantile(self(), q, dim, keepdim);
+}
+Tensor TensorMethods::nanquantile(const Tensor& q, std::optional<int> dim, bool keepdim) const {
+  return ferrite::nanquantile(self(), q, dim, keepdim);
+}
+Tensor TensorMethods::histc(std::int64_t bins, double min, double max) const {
+  return ferrite::histc(self(), bins, min, max);
+}
+Tensor TensorMethods::bincount() const { return ferrite::bincount(self()); }
+Tensor TensorMethods::bincount(const Tensor& weights, std::int64_t minlength) const {
+  return ferrite::bincount(self(), weights, minlength);
+}
+Tensor TensorMethods::take_along_dim(const Tensor& index, std::optional<int> dim) const {
+  return ferrite::take_along_dim(self(), index, dim);
+}
+Tensor TensorMethods::take(const Tensor& index) const { return ferrite::take(self(), index); }
+Tensor TensorMethods::index_copy(int dim, const Tensor& index, const Tensor& source) const {
+  return ferrite::index_copy(self(), dim, index, source);
+}
+Tensor TensorMethods::index_fill(int dim, const Tensor& index, Scalar value) const {
+  return ferrite::index_fill(self(), dim, index, value);
+}
+Tensor TensorMethods::masked_scatter(const Tensor& mask, const Tensor& source) const {
+  return ferrite::masked_scatter(self(), mask, source);
+}
+Tensor TensorMethods::scatter_reduce(int dim, const Tensor& index, const Tensor& source,
+                                     std::string_view reduce, bool include_self) const {
+  return ferrite::scatter_reduce(self(), dim, index, source, reduce, include_self);
+}
+const Tensor& TensorMethods::index_copy_(int dim, const Tensor& index, const Tensor& source) const {
+  return ferrite::index_copy_(self(), dim, index, source);
+}
+const Tensor& TensorMethods::index_fill_(int dim, const Tensor& index, Scalar value) const {
+  return ferrite::index_fill_(self(), dim, index, value);
+}
+const Tensor& TensorMethods::masked_scatter_(const Tensor& mask, const Tensor& source) const {
+  return ferrite::masked_scatter_(self(), mask, source);
+}
+const Tensor& TensorMethods::scatter_reduce_(int dim, const Tensor& index, const Tensor& source,
+                                             std::string_view reduce, bool include_self) const {
+  return ferrite::scatter_reduce_(self(), dim, index, source, reduce, include_self);
+}
+Tensor TensorMethods::multinomial(std::int64_t num_samples, bool replacement) const {
+  return ferrite::multinomial(self(), num_samples, replacement);
+}
+Tensor TensorMethods::repeat_interleave(std::int64_t repeats, std::optional<int> dim) const {
+  return ferrite::repeat_interleave(self(), repeats, dim);
+}
+Tensor TensorMethods::repeat_interleave(const Tensor& repeats, std::optional<int> dim) const {
+  return ferrite::repeat_interleave(self(), repeats, dim);
+}
+Tensor TensorMethods::diag(std::int64_t diagonal) const { return ferrite::diag(self(), diagonal); }
+Tensor TensorMethods::diag_embed(std::int64_t offset, int dim1, int dim2) const {
+  return ferrite::diag_embed(self(), offset, dim1, dim2);
+}
+Tensor TensorMethods::swapaxes(int dim0, int dim1) const {
+  return ferrite::swapaxes(self(), dim0, dim1);
+}
+Tensor TensorMethods::swapdims(int dim0, int dim1) const {
+  return ferrite::swapdims(self(), dim0, dim1);
+}
+Tensor TensorMethods::ravel() const { return ferrite::ravel(self()); }
+Tensor TensorMethods::rot90(std::int64_t k, const Dims& dims) const {
+  return ferrite::rot90(self(), k, dims);
+}
+std::vector<Tensor> TensorMethods::tensor_split(std::int64_t sections, int dim) const {
+  return ferrite::tensor_split(self(), sections, dim);
+}
+std::vector<Tensor> TensorMethods::tensor_split(const std::vector<std::int64_t>& indices,
+                                                int dim) const {
+  return ferrite::tensor_split(self(), indices, dim);
+}
 
 }  // namespace ferrite

@@ -1,231 +1,373 @@
 #include "ferrite/ops/unary.h"
 
+#include <limits>
 #include <numbers>
+#include <optional>
 
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/unary_op.h"
 
 namespace ferrite {
 
+using ops::composite;
+using ops::composite_;
 using ops::Keeps;
 using ops::Takes;
 using ops::UnaryOp;
 
-// Each function is followed by its gradient, which receives the tensor selected by Keeps.
-
-// ---- Any numeric dtype
-
 namespace {
-const auto neg_gradient = [](const Tensor& grad, const Tensor&) { return neg(grad); };
-const auto abs_gradient = [](const Tensor& grad, const Tensor& x) { return grad * sign(x); };
-const auto square_gradient = [](const Tensor& grad, const Tensor& x) { return grad * x * 2; };
-/// For piecewise constant functions.
-const auto zero_gradient = [](const Tensor& grad, const Tensor&) { return zeros_like(grad); };
+
+using T = const Tensor&;
+
+// ---- The table of functions
+
+/// A function that a kernel computes, and its gradient from the tensor that `keeps` names.
+struct Function {
+  const char* name;
+  const char* inplace;
+  UnaryOp op;
+  Takes takes;
+  Keeps keeps;
+  Tensor (*gradient)(T grad, T kept);
+  std::optional<AutocastOp> cast = {};
+};
+
+Tensor run(const Function& f, T x) {
+  if (f.cast)
+    if (const auto cast = ops::autocast(*f.cast, x)) return run(f, *cast);
+  return ops::unary(x, f.name, f.op, f.takes, f.keeps, f.gradient);
+}
+const Tensor& run_(const Function& f, T self) {
+  return ops::unary_(self, f.inplace, f.op, f.takes, f.keeps, f.gradient);
+}
+
+constexpr Function kNeg{"neg",          "neg_",         UnaryOp::neg,
+                        Takes::numeric, Keeps::nothing, [](T grad, T) { return neg(grad); }};
+constexpr Function kAbs{"abs",          "abs_",       UnaryOp::abs,
+                        Takes::numeric, Keeps::input, [](T grad, T x) { return grad * sign(x); }};
+constexpr Function kSquare{"square",       "square_",    UnaryOp::square,
+                           Takes::numeric, Keeps::input, [](T grad, T x) { return grad * x * 2; }};
+
+// Exponentials and logarithms
+constexpr Function kExp{"exp",           "exp_",        UnaryOp::exp,
+                        Takes::floating, Keeps::output, [](T grad, T x) { return grad * x; },
+                        AutocastOp::exp};
+constexpr Function kExp2{"exp2",         "exp2_",
+                         UnaryOp::exp2,  Takes::floating,
+                         Keeps::output,  [](T grad, T x) { return grad * x * std::numbers::ln2; },
+                         AutocastOp::exp};
+constexpr Function kExpm1{"expm1",        "expm1_",
+                          UnaryOp::expm1, Takes::floating,
+                          Keeps::output,  [](T grad, T x) { return grad * (x + 1); },
+                          AutocastOp::exp};
+constexpr Function kLog{"log",           "log_",       UnaryOp::log,
+                        Takes::floating, Keeps::input, [](T grad, T x) { return grad / x; },
+                        AutocastOp::log};
+constexpr Function kLog1p{"log1p",         "log1p_",     UnaryOp::log1p,
+                          Takes::floating, Keeps::input, [](T grad, T x) { return grad / (x + 1); },
+                          AutocastOp::log};
+constexpr Function kLog2{"log2",         "log2_",
+                         UnaryOp::log2,  Takes::floating,
+                         Keeps::input,   [](T grad, T x) { return grad / (x * std::numbers::ln2); },
+                         AutocastOp::log};
+constexpr Function kLog10{
+    "log10",         "log10_",     UnaryOp::log10,
+    Takes::floating, Keeps::input, [](T grad, T x) { return grad / (x * std::numbers::ln10); },
+    AutocastOp::log};
+
+// Roots and reciprocals
+constexpr Function kSqrt{"sqrt",        "sqrt_",
+                         UnaryOp::sqrt, Takes::floating,
+                         Keeps::output, [](T grad, T x) { return grad / (x * 2); }};
+constexpr Function kRsqrt{"rsqrt",          "rsqrt_",
+                          UnaryOp::rsqrt,   Takes::floating,
+                          Keeps::output,    [](T grad, T x) { return grad * (x * x * x) * -0.5; },
+                          AutocastOp::rsqrt};
+constexpr Function kReciprocal{
+    "reciprocal",          "reciprocal_", UnaryOp::reciprocal,
+    Takes::floating,       Keeps::output, [](T grad, T x) { return neg(grad * (x * x)); },
+    AutocastOp::reciprocal};
+
+// Trigonometry
+constexpr Function kSin{"sin",           "sin_",       UnaryOp::sin,
+                        Takes::floating, Keeps::input, [](T grad, T x) { return grad * cos(x); }};
+constexpr Function kCos{"cos",        "cos_",
+                        UnaryOp::cos, Takes::floating,
+                        Keeps::input, [](T grad, T x) { return neg(grad * sin(x)); }};
+constexpr Function kTan{"tan",          "tan_",
+                        UnaryOp::tan,   Takes::floating,
+                        Keeps::output,  [](T grad, T x) { return grad * (x * x + 1); },
+                        AutocastOp::tan};
+constexpr Function kAsin{"asin",         "asin_",
+                         UnaryOp::asin,  Takes::floating,
+                         Keeps::input,   [](T grad, T x) { return grad * rsqrt(1 - x * x); },
+                         AutocastOp::tan};
+constexpr Function kAcos{"acos",         "acos_",
+                         UnaryOp::acos,  Takes::floating,
+                         Keeps::input,   [](T grad, T x) { return neg(grad * rsqrt(1 - x * x)); },
+                         AutocastOp::tan};
+constexpr Function kAtan{"atan",        "atan_",
+                         UnaryOp::atan, Takes::floating,
+                         Keeps::input,  [](T grad, T x) { return grad / (x * x + 1); }};
+
+// Hyperbolic functions
+constexpr Function kSinh{"sinh",          "sinh_",      UnaryOp::sinh,
+                         Takes::floating, Keeps::input, [](T grad, T x) { return grad * cosh(x); },
+                         AutocastOp::tan};
+constexpr Function kCosh{"cosh",          "cosh_",      UnaryOp::cosh,
+                         Takes::floating, Keeps::input, [](T grad, T x) { return grad * sinh(x); },
+                         AutocastOp::tan};
+constexpr Function kAsinh{"asinh",        "asinh_",
+                          UnaryOp::asinh, Takes::floating,
+                          Keeps::input,   [](T grad, T x) { return grad * rsqrt(x * x + 1); }};
+constexpr Function kAcosh{
+    "acosh",         "acosh_",     UnaryOp::acosh,
+    Takes::floating, Keeps::input, [](T grad, T x) { return grad * rsqrt((x - 1) * (x + 1)); }};
+constexpr Function kAtanh{"atanh",        "atanh_",
+                          UnaryOp::atanh, Takes::floating,
+                          Keeps::input,   [](T grad, T x) { return grad / (1 - x * x); }};
+
+// Error functions
+constexpr Function kErf{
+    "erf", "erf_", UnaryOp::erf, Takes::floating, Keeps::input, [](T grad, T x) {
+      return grad * exp(neg(square(x))) * (2 * std::numbers::inv_sqrtpi);
+    }};
+constexpr Function kErfc{
+    "erfc", "erfc_", UnaryOp::erfc, Takes::floating, Keeps::input, [](T grad, T x) {
+      return grad * exp(neg(square(x))) * (-2 * std::numbers::inv_sqrtpi);
+    }};
+
+// Piecewise constant. Rounding leaves integers as they are, and sign leaves bool.
+constexpr auto kZero = [](T grad, T) { return zeros_like(grad); };
+constexpr Function kSign{"sign", "sign_", UnaryOp::sign, Takes::numeric, Keeps::nothing, kZero};
+constexpr Function kFloor{"floor",         "floor_",       UnaryOp::floor,
+                          Takes::floating, Keeps::nothing, kZero};
+constexpr Function kCeil{"ceil", "ceil_", UnaryOp::ceil, Takes::floating, Keeps::nothing, kZero};
+constexpr Function kRound{"round",         "round_",       UnaryOp::round,
+                          Takes::floating, Keeps::nothing, kZero};
+constexpr Function kTrunc{"trunc",         "trunc_",       UnaryOp::trunc,
+                          Takes::floating, Keeps::nothing, kZero};
+
+bool is_bool(T x) { return x.defined() && x.dtype() == kBool; }
+
+Tensor rounded(const Function& f, T x) {
+  if (ops::checked_dtype(x, f.name, Takes::numeric); !is_floating(x.dtype())) return x.clone();
+  return run(f, x);
+}
+const Tensor& rounded_(const Function& f, T self) {
+  if (ops::checked_dtype(self, f.inplace, Takes::numeric); !is_floating(self.dtype())) return self;
+  return run_(f, self);
+}
+
 }  // namespace
 
-Tensor neg(const Tensor& x) {
-  return ops::unary(x, "neg", UnaryOp::neg, Takes::numeric, Keeps::nothing, neg_gradient);
+Tensor neg(T x) { return run(kNeg, x); }
+const Tensor& neg_(T self) { return run_(kNeg, self); }
+Tensor abs(T x) { return run(kAbs, x); }
+const Tensor& abs_(T self) { return run_(kAbs, self); }
+Tensor exp(T x) { return run(kExp, x); }
+const Tensor& exp_(T self) { return run_(kExp, self); }
+Tensor exp2(T x) { return run(kExp2, x); }
+const Tensor& exp2_(T self) { return run_(kExp2, self); }
+Tensor expm1(T x) { return run(kExpm1, x); }
+const Tensor& expm1_(T self) { return run_(kExpm1, self); }
+Tensor log(T x) { return run(kLog, x); }
+const Tensor& log_(T self) { return run_(kLog, self); }
+Tensor log1p(T x) { return run(kLog1p, x); }
+const Tensor& log1p_(T self) { return run_(kLog1p, self); }
+Tensor log2(T x) { return run(kLog2, x); }
+const Tensor& log2_(T self) { return run_(kLog2, self); }
+Tensor log10(T x) { return run(kLog10, x); }
+const Tensor& log10_(T self) { return run_(kLog10, self); }
+Tensor sqrt(T x) { return run(kSqrt, x); }
+const Tensor& sqrt_(T self) { return run_(kSqrt, self); }
+Tensor rsqrt(T x) { return run(kRsqrt, x); }
+const Tensor& rsqrt_(T self) { return run_(kRsqrt, self); }
+Tensor reciprocal(T x) { return run(kReciprocal, x); }
+const Tensor& reciprocal_(T self) { return run_(kReciprocal, self); }
+Tensor sin(T x) { return run(kSin, x); }
+const Tensor& sin_(T self) { return run_(kSin, self); }
+Tensor cos(T x) { return run(kCos, x); }
+const Tensor& cos_(T self) { return run_(kCos, self); }
+Tensor tan(T x) { return run(kTan, x); }
+const Tensor& tan_(T self) { return run_(kTan, self); }
+Tensor asin(T x) { return run(kAsin, x); }
+const Tensor& asin_(T self) { return run_(kAsin, self); }
+Tensor acos(T x) { return run(kAcos, x); }
+const Tensor& acos_(T self) { return run_(kAcos, self); }
+Tensor atan(T x) { return run(kAtan, x); }
+const Tensor& atan_(T self) { return run_(kAtan, self); }
+Tensor sinh(T x) { return run(kSinh, x); }
+const Tensor& sinh_(T self) { return run_(kSinh, self); }
+Tensor cosh(T x) { return run(kCosh, x); }
+const Tensor& cosh_(T self) { return run_(kCosh, self); }
+Tensor asinh(T x) { return run(kAsinh, x); }
+const Tensor& asinh_(T self) { return run_(kAsinh, self); }
+Tensor acosh(T x) { return run(kAcosh, x); }
+const Tensor& acosh_(T self) { return run_(kAcosh, self); }
+Tensor atanh(T x) { return run(kAtanh, x); }
+const Tensor& atanh_(T self) { return run_(kAtanh, self); }
+Tensor erf(T x) { return run(kErf, x); }
+const Tensor& erf_(T self) { return run_(kErf, self); }
+Tensor erfc(T x) { return run(kErfc, x); }
+const Tensor& erfc_(T self) { return run_(kErfc, self); }
+
+Tensor square(T x) { return is_bool(x) ? x.to(kInt64) : run(kSquare, x); }
+const Tensor& square_(T self) { return run_(kSquare, self); }
+Tensor sign(T x) { return is_bool(x) ? x.clone() : run(kSign, x); }
+const Tensor& sign_(T self) {
+  if (!is_bool(self)) return run_(kSign, self);
+  autograd::check_inplace(self, "sign_");
+  return self;
 }
-const Tensor& neg_(const Tensor& self) {
-  return ops::unary_(self, "neg_", UnaryOp::neg, Takes::numeric, Keeps::nothing, neg_gradient);
+Tensor floor(T x) { return rounded(kFloor, x); }
+Tensor ceil(T x) { return rounded(kCeil, x); }
+Tensor round(T x) { return rounded(kRound, x); }
+Tensor trunc(T x) { return rounded(kTrunc, x); }
+const Tensor& floor_(T self) { return rounded_(kFloor, self); }
+const Tensor& ceil_(T self) { return rounded_(kCeil, self); }
+const Tensor& round_(T self) { return rounded_(kRound, self); }
+const Tensor& trunc_(T self) { return rounded_(kTrunc, self); }
+
+// ---- Functions made of others
+
+namespace {
+
+/// `x`, or the floating tensor that integers and bool become.
+Tensor floating(T x) { return x.to(ops::floating_type(x.dtype())); }
+
+Tensor fraction(T x) {
+  ops::checked_dtype(x, "frac", Takes::numeric);
+  FERRITE_CHECK(is_floating(x.dtype()), DTypeError, "frac", "expected a floating type, got {}",
+                x.dtype());
+  return x - trunc(x);
 }
 
-Tensor abs(const Tensor& x) {
-  return ops::unary(x, "abs", UnaryOp::abs, Takes::numeric, Keeps::input, abs_gradient);
-}
-const Tensor& abs_(const Tensor& self) {
-  return ops::unary_(self, "abs_", UnaryOp::abs, Takes::numeric, Keeps::input, abs_gradient);
+Tensor log_odds(T input, std::optional<double> eps) {
+  FERRITE_CHECK(!eps || (*eps >= 0 && *eps <= 0.5), ValueError, "logit",
+                "expected an eps from 0 to 0.5, got {}", *eps);
+  Tensor x = floating(input);
+  if (eps) x = clamp(x, *eps, 1 - *eps);
+  return log(x) - log1p(neg(x));
 }
 
-Tensor sign(const Tensor& x) {
-  if (x.defined() && x.dtype() == kBool) return x.clone();
-  return ops::unary(x, "sign", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
-}
-const Tensor& sign_(const Tensor& self) {
-  if (self.defined() && self.dtype() == kBool) {
-    autograd::check_inplace(self, "sign_");
-    return self;
+/// The largest finite number of a floating type.
+double largest(DType dtype) {
+  switch (dtype) {
+    case kFloat16:
+      return 65504;
+    case kBFloat16:
+      return 0x1.fep127;
+    case kFloat32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
   }
-  return ops::unary_(self, "sign_", UnaryOp::sign, Takes::numeric, Keeps::nothing, zero_gradient);
 }
 
-Tensor square(const Tensor& x) {
-  if (x.defined() && x.dtype() == kBool) return x.to(kInt64);
-  return ops::unary(x, "square", UnaryOp::square, Takes::numeric, Keeps::input, square_gradient);
-}
-const Tensor& square_(const Tensor& self) {
-  return ops::unary_(self, "square_", UnaryOp::square, Takes::numeric, Keeps::input,
-                     square_gradient);
+Tensor numbers(T x, double nan, std::optional<double> inf, std::optional<double> minus_inf) {
+  if (!is_floating(x.dtype())) return x.clone();
+  const double most = largest(x.dtype());
+  const Tensor finite =
+      where(gt(x, most), inf.value_or(most), where(lt(x, -most), minus_inf.value_or(-most), x));
+  return where(isnan(x), nan, finite);
 }
 
-namespace {
-
-/// Integers are returned unchanged.
-Tensor rounded(const Tensor& x, const char* name, UnaryOp op) {
-  if (ops::checked_dtype(x, name, Takes::numeric); !is_floating(x.dtype())) return x.clone();
-  return ops::unary(x, name, op, Takes::floating, Keeps::nothing, zero_gradient);
-}
-const Tensor& rounded_(const Tensor& self, const char* name, UnaryOp op) {
-  if (ops::checked_dtype(self, name, Takes::numeric); !is_floating(self.dtype())) return self;
-  return ops::unary_(self, name, op, Takes::floating, Keeps::nothing, zero_gradient);
+/// The derivative of sin(pi x) / (pi x).
+Tensor sinc_gradient(T grad, T x) {
+  const Tensor at = x * std::numbers::pi, zero = eq(x, 0);
+  const Tensor slope = (at * cos(at) - sin(at)) / (where(zero, 1, at) * x);
+  return where(zero, 0, grad * where(zero, 0, slope));
 }
 
 }  // namespace
 
-Tensor floor(const Tensor& x) { return rounded(x, "floor", UnaryOp::floor); }
-Tensor ceil(const Tensor& x) { return rounded(x, "ceil", UnaryOp::ceil); }
-Tensor round(const Tensor& x) { return rounded(x, "round", UnaryOp::round); }
-Tensor trunc(const Tensor& x) { return rounded(x, "trunc", UnaryOp::trunc); }
-const Tensor& floor_(const Tensor& self) { return rounded_(self, "floor_", UnaryOp::floor); }
-const Tensor& ceil_(const Tensor& self) { return rounded_(self, "ceil_", UnaryOp::ceil); }
-const Tensor& round_(const Tensor& self) { return rounded_(self, "round_", UnaryOp::round); }
-const Tensor& trunc_(const Tensor& self) { return rounded_(self, "trunc_", UnaryOp::trunc); }
+Tensor frac(T x) {
+  return composite(
+      "frac", [&] { return fraction(x); }, x);
+}
+const Tensor& frac_(T self) { return composite_("frac_", self, fraction); }
 
-// ---- Exponentials and logarithms
-
-namespace {
-const auto exp_gradient = [](const Tensor& grad, const Tensor& out) { return grad * out; };
-const auto exp2_gradient = [](const Tensor& grad, const Tensor& out) {
-  return grad * out * std::numbers::ln2;
-};
-const auto expm1_gradient = [](const Tensor& grad, const Tensor& out) { return grad * (out + 1); };
-const auto log_gradient = [](const Tensor& grad, const Tensor& x) { return grad / x; };
-const auto log1p_gradient = [](const Tensor& grad, const Tensor& x) { return grad / (x + 1); };
-const auto log2_gradient = [](const Tensor& grad, const Tensor& x) {
-  return grad / (x * std::numbers::ln2);
-};
-}  // namespace
-
-Tensor exp(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return exp(*cast);
-  return ops::unary(x, "exp", UnaryOp::exp, Takes::floating, Keeps::output, exp_gradient);
+Tensor logit(T x, std::optional<double> eps) {
+  return composite(
+      "logit", [&] { return log_odds(x, eps); }, x);
 }
-const Tensor& exp_(const Tensor& self) {
-  return ops::unary_(self, "exp_", UnaryOp::exp, Takes::floating, Keeps::output, exp_gradient);
-}
-Tensor exp2(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return exp2(*cast);
-  return ops::unary(x, "exp2", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
-}
-const Tensor& exp2_(const Tensor& self) {
-  return ops::unary_(self, "exp2_", UnaryOp::exp2, Takes::floating, Keeps::output, exp2_gradient);
-}
-Tensor expm1(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::exp, x)) return expm1(*cast);
-  return ops::unary(x, "expm1", UnaryOp::expm1, Takes::floating, Keeps::output, expm1_gradient);
-}
-const Tensor& expm1_(const Tensor& self) {
-  return ops::unary_(self, "expm1_", UnaryOp::expm1, Takes::floating, Keeps::output,
-                     expm1_gradient);
-}
-Tensor log(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log(*cast);
-  return ops::unary(x, "log", UnaryOp::log, Takes::floating, Keeps::input, log_gradient);
-}
-const Tensor& log_(const Tensor& self) {
-  return ops::unary_(self, "log_", UnaryOp::log, Takes::floating, Keeps::input, log_gradient);
-}
-Tensor log1p(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log1p(*cast);
-  return ops::unary(x, "log1p", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
-}
-const Tensor& log1p_(const Tensor& self) {
-  return ops::unary_(self, "log1p_", UnaryOp::log1p, Takes::floating, Keeps::input, log1p_gradient);
-}
-Tensor log2(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::log, x)) return log2(*cast);
-  return ops::unary(x, "log2", UnaryOp::log2, Takes::floating, Keeps::input, log2_gradient);
-}
-const Tensor& log2_(const Tensor& self) {
-  return ops::unary_(self, "log2_", UnaryOp::log2, Takes::floating, Keeps::input, log2_gradient);
+const Tensor& logit_(T self, std::optional<double> eps) {
+  return composite_("logit_", self, [&](T x) { return log_odds(x, eps); });
 }
 
-// ---- Roots and reciprocals
-
-namespace {
-const auto sqrt_gradient = [](const Tensor& grad, const Tensor& out) { return grad / (out * 2); };
-const auto rsqrt_gradient = [](const Tensor& grad, const Tensor& out) {
-  return grad * (out * out * out) * -0.5;
-};
-const auto reciprocal_gradient = [](const Tensor& grad, const Tensor& out) {
-  return neg(grad * (out * out));
-};
-}  // namespace
-
-Tensor sqrt(const Tensor& x) {
-  return ops::unary(x, "sqrt", UnaryOp::sqrt, Takes::floating, Keeps::output, sqrt_gradient);
+Tensor nan_to_num(T x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  return composite(
+      "nan_to_num", [&] { return numbers(x, nan, posinf, neginf); }, x);
 }
-const Tensor& sqrt_(const Tensor& self) {
-  return ops::unary_(self, "sqrt_", UnaryOp::sqrt, Takes::floating, Keeps::output, sqrt_gradient);
-}
-Tensor rsqrt(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::rsqrt, x)) return rsqrt(*cast);
-  return ops::unary(x, "rsqrt", UnaryOp::rsqrt, Takes::floating, Keeps::output, rsqrt_gradient);
-}
-const Tensor& rsqrt_(const Tensor& self) {
-  return ops::unary_(self, "rsqrt_", UnaryOp::rsqrt, Takes::floating, Keeps::output,
-                     rsqrt_gradient);
-}
-Tensor reciprocal(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::reciprocal, x)) return reciprocal(*cast);
-  return ops::unary(x, "reciprocal", UnaryOp::reciprocal, Takes::floating, Keeps::output,
-                    reciprocal_gradient);
-}
-const Tensor& reciprocal_(const Tensor& self) {
-  return ops::unary_(self, "reciprocal_", UnaryOp::reciprocal, Takes::floating, Keeps::output,
-                     reciprocal_gradient);
+const Tensor& nan_to_num_(T self, double nan, std::optional<double> posinf,
+                          std::optional<double> neginf) {
+  return composite_("nan_to_num_", self, [&](T x) { return numbers(x, nan, posinf, neginf); });
 }
 
-// ---- Trigonometry, erf
+Tensor logsigmoid(T input) {
+  return composite(
+      "logsigmoid",
+      [&] {
+        const Tensor x = floating(input);
+        Tensor out = no_grad([&] { return clamp_max(x, 0) - log1p(exp(neg(abs(x)))); });
+        if (autograd::recording(x))
+          autograd::record(out, "logsigmoid", {x}, [x = ops::Saved(x)](T grad, ops::Needs) {
+            return grad * sigmoid(neg(x.get()));
+          });
+        return out;
+      },
+      input);
+}
 
-namespace {
-const auto sin_gradient = [](const Tensor& grad, const Tensor& x) { return grad * cos(x); };
-const auto cos_gradient = [](const Tensor& grad, const Tensor& x) { return neg(grad * sin(x)); };
-const auto tan_gradient = [](const Tensor& grad, const Tensor& out) {
-  return grad * (out * out + 1);
-};
-const auto erf_gradient = [](const Tensor& grad, const Tensor& x) {
-  return grad * exp(neg(square(x))) * (2 * std::numbers::inv_sqrtpi);
-};
-}  // namespace
+Tensor sinc(T input) {
+  return composite(
+      "sinc",
+      [&] {
+        const Tensor x = floating(input);
+        Tensor out = no_grad([&] {
+          const Tensor at = x * std::numbers::pi;
+          return where(eq(x, 0), 1, sin(at) / at);
+        });
+        if (autograd::recording(x))
+          autograd::record(out, "sinc", {x}, [x = ops::Saved(x)](T grad, ops::Needs) {
+            return sinc_gradient(grad, x.get());
+          });
+        return out;
+      },
+      input);
+}
+const Tensor& sinc_(T self) { return composite_("sinc_", self, sinc); }
 
-Tensor sin(const Tensor& x) {
-  return ops::unary(x, "sin", UnaryOp::sin, Takes::floating, Keeps::input, sin_gradient);
+Tensor deg2rad(T x) {
+  return composite(
+      "deg2rad", [&] { return floating(x) * (std::numbers::pi / 180); }, x);
 }
-const Tensor& sin_(const Tensor& self) {
-  return ops::unary_(self, "sin_", UnaryOp::sin, Takes::floating, Keeps::input, sin_gradient);
+const Tensor& deg2rad_(T self) { return composite_("deg2rad_", self, deg2rad); }
+Tensor rad2deg(T x) {
+  return composite(
+      "rad2deg", [&] { return floating(x) * (180 / std::numbers::pi); }, x);
 }
-Tensor cos(const Tensor& x) {
-  return ops::unary(x, "cos", UnaryOp::cos, Takes::floating, Keeps::input, cos_gradient);
-}
-const Tensor& cos_(const Tensor& self) {
-  return ops::unary_(self, "cos_", UnaryOp::cos, Takes::floating, Keeps::input, cos_gradient);
-}
-Tensor tan(const Tensor& x) {
-  if (const auto cast = ops::autocast(AutocastOp::tan, x)) return tan(*cast);
-  return ops::unary(x, "tan", UnaryOp::tan, Takes::floating, Keeps::output, tan_gradient);
-}
-const Tensor& tan_(const Tensor& self) {
-  return ops::unary_(self, "tan_", UnaryOp::tan, Takes::floating, Keeps::output, tan_gradient);
-}
-Tensor erf(const Tensor& x) {
-  return ops::unary(x, "erf", UnaryOp::erf, Takes::floating, Keeps::input, erf_gradient);
-}
-const Tensor& erf_(const Tensor& self) {
-  return ops::unary_(self, "erf_", UnaryOp::erf, Takes::floating, Keeps::input, erf_gradient);
+const Tensor& rad2deg_(T self) { return composite_("rad2deg_", self, rad2deg); }
+
+Tensor positive(T x) {
+  ops::checked_dtype(x, "positive", Takes::numeric);
+  return x;
 }
 
 // ---- Predicates
 
 namespace {
 
-Tensor predicate(const Tensor& x, const char* name, kernels::Predicate op) {
+Tensor predicate(T x, const char* name, kernels::Predicate op) {
   const profiler::OpRange range(name, x);
-  FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
+  ops::check_defined(x, name);
   Tensor out =
       empty(x.shape(),
             {.dtype = kBool, .device = x.device(), .memory_format = x.suggest_memory_format()});
@@ -235,11 +377,10 @@ Tensor predicate(const Tensor& x, const char* name, kernels::Predicate op) {
 
 }  // namespace
 
-Tensor isnan(const Tensor& x) { return predicate(x, "isnan", kernels::Predicate::isnan); }
-Tensor isinf(const Tensor& x) { return predicate(x, "isinf", kernels::Predicate::isinf); }
-Tensor isfinite(const Tensor& x) { return predicate(x, "isfinite", kernels::Predicate::isfinite); }
-Tensor logical_not(const Tensor& x) {
-  return predicate(x, "logical_not", kernels::Predicate::logical_not);
-}
+Tensor isnan(T x) { return predicate(x, "isnan", kernels::Predicate::isnan); }
+Tensor isinf(T x) { return predicate(x, "isinf", kernels::Predicate::isinf); }
+Tensor isfinite(T x) { return predicate(x, "isfinite", kernels::Predicate::isfinite); }
+Tensor logical_not(T x) { return predicate(x, "logical_not", kernels::Predicate::logical_not); }
+Tensor signbit(T x) { return predicate(x, "signbit", kernels::Predicate::signbit); }
 
 }  // namespace ferrite

@@ -6,6 +6,8 @@
 // tensor cannot hold the result. All gradients are differentiable to any order.
 #pragma once
 
+#include <optional>
+
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -30,19 +32,51 @@ Tensor expm1(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor log1p(const Tensor& x);
 Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor reciprocal(const Tensor& x);
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tan(const Tensor& x);
+Tensor asin(const Tensor& x);
+Tensor acos(const Tensor& x);
+Tensor atan(const Tensor& x);
+Tensor sinh(const Tensor& x);
+Tensor cosh(const Tensor& x);
+Tensor asinh(const Tensor& x);
+Tensor acosh(const Tensor& x);
+Tensor atanh(const Tensor& x);
 Tensor erf(const Tensor& x);
+/// 1 - erf(x), without cancellation.
+Tensor erfc(const Tensor& x);
+/// log(x / (1 - x)), with x clamped to [eps, 1 - eps] if `eps` is given (ValueError outside [0,
+/// 0.5]).
+Tensor logit(const Tensor& x, std::optional<double> eps = {});
+/// log(sigmoid(x)), without overflow.
+Tensor logsigmoid(const Tensor& x);
+/// sin(pi x) / (pi x); 1 at 0.
+Tensor sinc(const Tensor& x);
+Tensor deg2rad(const Tensor& x);
+Tensor rad2deg(const Tensor& x);
+/// x - trunc(x). Floating types only.
+Tensor frac(const Tensor& x);
+/// With other numbers in place of NaN and the infinities: by default the largest and the smallest
+/// of the dtype. Integers and bool are unchanged.
+Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
+/// x itself; DTypeError for bool.
+Tensor positive(const Tensor& x);
+/// The name of sign that PyTorch uses for complex numbers too.
+inline Tensor sgn(const Tensor& x) { return sign(x); }
 
 // bool results, off the tape.
 Tensor isnan(const Tensor& x);
 Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 Tensor logical_not(const Tensor& x);
+/// Whether the sign bit is set: also for -0.
+Tensor signbit(const Tensor& x);
 
 inline Tensor operator-(const Tensor& x) { return neg(x); }
 
@@ -66,6 +100,24 @@ const Tensor& reciprocal_(const Tensor& self);
 const Tensor& sin_(const Tensor& self);
 const Tensor& cos_(const Tensor& self);
 const Tensor& tan_(const Tensor& self);
+const Tensor& asin_(const Tensor& self);
+const Tensor& acos_(const Tensor& self);
+const Tensor& atan_(const Tensor& self);
+const Tensor& sinh_(const Tensor& self);
+const Tensor& cosh_(const Tensor& self);
+const Tensor& asinh_(const Tensor& self);
+const Tensor& acosh_(const Tensor& self);
+const Tensor& atanh_(const Tensor& self);
+const Tensor& sinc_(const Tensor& self);
+const Tensor& deg2rad_(const Tensor& self);
+const Tensor& rad2deg_(const Tensor& self);
+const Tensor& frac_(const Tensor& self);
+const Tensor& erfc_(const Tensor& self);
+const Tensor& log10_(const Tensor& self);
+const Tensor& logit_(const Tensor& self, std::optional<double> eps = {});
+const Tensor& nan_to_num_(const Tensor& self, double nan = 0, std::optional<double> posinf = {},
+                          std::optional<double> neginf = {});
+inline const Tensor& sgn_(const Tensor& self) { return sign_(self); }
 const Tensor& erf_(const Tensor& self);
 
 }  // namespace ferrite

@@ -209,6 +209,13 @@ TEST_CASE("shapes change as in libtorch") {
   y = x.repeat({2, 1, 1});
   y = x.repeat(2, 1, 1);
   y = x.tile({2});
+  y = x.repeat_interleave(2, 1);
+  y = x.repeat_interleave(tensor({1, 2}), 0);
+  y = x.swapaxes(0, 1).swapdims(0, 1).ravel();
+  y = x.diag_embed();
+  y = x[0].diag();
+  y = x.rot90().rot90(1, {1, 2});
+  y = x.tensor_split(2, 1)[0];
   y = x.flip({0});
   y = x.flip(0, 1);
   y = x.roll(1, 0);
@@ -267,6 +274,18 @@ TEST_CASE("arithmetic is written as in libtorch") {
   z = x.floor_divide(0.3) + x.remainder(0.3) + x.fmod(0.3);
   z = x.floor_divide(y) + x.remainder(y) + x.fmod(y);
   z = x.atan2(y);
+  z = x.asin() + x.acos() + x.atan() + x.sinh() + x.cosh() + x.asinh() + x.acosh() + x.atanh();
+  z = x.log10() + x.erfc() + x.sinc() + x.deg2rad() + x.rad2deg() + x.frac() + x.logit(1e-3);
+  z = x.nan_to_num().positive().sgn();
+  z = x.signbit();
+  z = x.hypot(y) + x.copysign(y) + x.copysign(-1) + x.logaddexp(y) + x.logaddexp2(y);
+  z = x.xlogy(y) + x.xlogy(2) + x.heaviside(y);
+  z = x.lerp(y, 0.5) + x.lerp(y, y) + x.addcmul(y, y) + x.addcdiv(y, y, 0.5);
+  z = x.inner(y) + x.cross(x)[0][0];
+  z = x.kron(y);
+  z = x[0].addmv(y.t().matmul(y), y[0]) + y[0].outer(y[0]).addr(y[0], y[0])[0];
+  z = zeros({2, 2, 2}).baddbmm(ones({2, 2, 2}), ones({2, 2, 2}));
+  z = zeros({2, 2}).addbmm(ones({2, 2, 2}), ones({2, 2, 2}));
   z = x.maximum(y) + x.minimum(y);
   z = x.max(y) + x.min(y);
   z = max(x, y) + min(x, y);
@@ -296,6 +315,9 @@ TEST_CASE("arithmetic is written as in libtorch") {
   x.sin_().cos_().tan_().erf_().abs_().rsqrt_();
   x.floor_().ceil_().round_().trunc_().sign_();
   x.cumsum_(1);
+  x.cumprod_(1).frac_().asin_().sinh_().atan_().cosh_().log10_().tan_().asinh_().atanh_().acos_();
+  x.acosh_().nan_to_num_().erfc_().logit_(0.1).sinc_().deg2rad_().rad2deg_().sgn_();
+  x.lerp_(y, 0.5).lerp_(y, y).addcmul_(y, y).addcdiv_(y, y, 0.5);
   x.relu_().sigmoid_().tanh_();
   x.zero_();
   x.fill_(3);
@@ -391,6 +413,19 @@ TEST_CASE("reductions are written as in libtorch") {
   y = (x > 0).all(1, true);
   y = x.count_nonzero();
   y = x.cumsum(1);
+  y = x.cumprod(1) + x.logcumsumexp(1);
+  std::tie(values, indices) = x.cummax(1);
+  std::tie(values, indices) = x.cummin(1);
+  std::tie(values, indices) = x.median(1);
+  std::tie(values, indices) = x.nanmedian(1);
+  std::tie(values, indices) = x.kthvalue(2, 1);
+  std::tie(values, indices) = x.mode(1);
+  y = x.median() + x.nanmedian() + x.logsumexp() + x.nansum() + x.nanmean() + x[0].trace();
+  y = x.quantile(0.5) + x.nanquantile(0.5);
+  y = x.quantile(tensor({0.1, 0.9}), 1) + x.nanquantile(tensor({0.1, 0.9}), 1);
+  y = x.diff() + x.diff(1, -1);
+  y = x.histc(10);
+  y = zeros({3}, kLong).bincount();
   y = x.sum_to_size({3, 1});
 }
 
@@ -453,6 +488,17 @@ TEST_CASE("indexing is written as in libtorch") {
   x.index_add_(0, rows, ones({2, 5, 6}));
   y = x.scatter(0, zeros({1, 5, 6}, kLong), 1.0);
   y = x.scatter_add(0, zeros({1, 5, 6}, kLong), ones({1, 5, 6}));
+  y = x.scatter_reduce(0, zeros({1, 5, 6}, kLong), ones({1, 5, 6}), "amax");
+  x.scatter_reduce_(0, zeros({1, 5, 6}, kLong), ones({1, 5, 6}), "mean", false);
+  y = x.take(tensor({0, -1}));
+  y = x.take_along_dim(zeros({4, 5, 1}, kLong), 2);
+  y = x.index_copy(0, tensor({1}), ones({1, 5, 6}));
+  x.index_copy_(0, tensor({1}), ones({1, 5, 6}));
+  y = x.index_fill(0, tensor({1}), 2);
+  x.index_fill_(0, tensor({1}), 2);
+  y = x.masked_scatter(x > 0, x);
+  x.masked_scatter_(x > 0, ones({120}));
+  y = ones({3}).multinomial(2);
   y = x.index_add(0, rows, ones({2, 5, 6}), 2);
   x.masked_fill_(mask, 0);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,8 +35,8 @@ struct Arg {
   bool fixed = false;       ///< keeps its shape where Op::shapes lets others have another
 };
 
-/// The dtypes that an op's numbers, all of the same, may have.
-enum class Takes : std::uint8_t { any, numeric, products, floating };
+/// The dtypes that an op's numbers, all of the same, may have; wide: float32 and float64.
+enum class Takes : std::uint8_t { any, numeric, products, floating, wide };
 
 bool takes(Takes what, DType dtype);
 
@@ -89,6 +90,10 @@ inline std::vector<Tensor> as_list(Tensor t) { return {std::move(t)}; }
 inline std::vector<Tensor> as_list(std::vector<Tensor> list) { return list; }
 inline std::vector<Tensor> as_list(const ValuesIndices& r) { return {r.values, r.indices}; }
 inline std::vector<Tensor> as_list(std::pair<Tensor, Tensor> r) { return {r.first, r.second}; }
+template <class... Tensors>
+std::vector<Tensor> as_list(const std::tuple<Tensors...>& r) {
+  return std::apply([](const auto&... t) { return std::vector<Tensor>{t...}; }, r);
+}
 
 /// Adds rows that have something in common. A row's function takes the Call, or its first input,
 /// alone or with its dimension, or its first two inputs.
@@ -133,6 +138,9 @@ void add_shape_ops(std::vector<Op>& table);
 void add_reductions(std::vector<Op>& table);
 void add_index_ops(std::vector<Op>& table);
 void add_nn_ops(std::vector<Op>& table);
+void add_functions(std::vector<Op>& table);
+void add_linalg(std::vector<Op>& table);
+void add_layer_ops(std::vector<Op>& table);
 void add_methods(std::vector<Op>& table);
 void add_options(std::vector<Op>& table);
 

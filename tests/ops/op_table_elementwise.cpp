@@ -3,6 +3,7 @@
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
+#include "ferrite/ops/softmax.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
 
@@ -46,6 +47,26 @@ void add_unary(std::vector<Op>& table) {
   add_("tanh_", floating, tanh_), add_("sign_", any, sign_), add_("exp2_", floating, exp2_);
   add_("expm1_", floating, expm1_), add_("log1p_", floating, log1p_);
   add_("log2_", floating, log2_), add_("tan_", floating, tan_), add_("erf_", floating, erf_);
+  add("asin", any, asin), add("acos", any, acos), add("atan", any, atan), add("sinh", any, sinh),
+      add("cosh", any, cosh), add("asinh", any, asinh), add("atanh", any, atanh),
+      add("erfc", any, erfc), add("log10", any, log10), add("sinc", any, sinc),
+      add("deg2rad", any, deg2rad), add("rad2deg", any, rad2deg),
+      add("logsigmoid", any, logsigmoid);
+  add("signbit", any, signbit), add("positive", numeric, positive), add("frac", floating, frac);
+  add("sign", any, sgn);
+  row("acosh", any, [](T x) { return acosh(x); });
+  row("logit", any, [](T x) { return logit(x, 0.1); });
+  row("nan_to_num", any, [](T x) { return nan_to_num(x, 1); });
+  add_("asin_", floating, asin_), add_("acos_", floating, acos_), add_("atan_", floating, atan_),
+      add_("sinh_", floating, sinh_), add_("cosh_", floating, cosh_),
+      add_("asinh_", floating, asinh_), add_("atanh_", floating, atanh_),
+      add_("erfc_", floating, erfc_), add_("log10_", floating, log10_),
+      add_("sinc_", floating, sinc_), add_("deg2rad_", floating, deg2rad_),
+      add_("rad2deg_", floating, rad2deg_), add_("frac_", floating, frac_);
+  add_("sign_", any, sgn_);
+  row("acosh_", floating, [](T x) { return acosh_(x); });
+  row("logit_", floating, [](T x) { return logit_(x, 0.1); });
+  row("nan_to_num_", any, [](T x) { return nan_to_num_(x, 1); });
 }
 
 void add_activations(std::vector<Op>& table) {
@@ -61,6 +82,23 @@ void add_activations(std::vector<Op>& table) {
   add("elu_", Takes::floating, [](T x) { return elu_(x); });
   add("hardtanh_", Takes::numeric, [](T x) { return hardtanh_(x); });
   add("hardtanh_", Takes::numeric, [](T x) { return relu6_(x); });
+  add("celu", Takes::any, [](T x) { return celu(x, 0.7); });
+  add("selu", Takes::any, [](T x) { return selu(x); });
+  add("hardshrink", Takes::any, [](T x) { return hardshrink(x, 0.6); });
+  add("softshrink", Takes::any, [](T x) { return softshrink(x, 0.6); });
+  add("threshold", Takes::any, [](T x) { return threshold(x, 0.3, 2); });
+  add("hardsigmoid", Takes::any, [](T x) { return hardsigmoid(x); });
+  add("hardswish", Takes::any, [](T x) { return hardswish(x); });
+  add("mish", Takes::any, [](T x) { return mish(x); });
+  add("tanhshrink", Takes::floating, [](T x) { return tanhshrink(x); });
+  add("softsign", Takes::floating, [](T x) { return softsign(x); });
+  add("rrelu", Takes::floating, [](T x) { return rrelu(x); });
+  add("rrelu", Takes::floating, [](T x) { return rrelu(x, 0.1, 0.4, true); });
+  add("rrelu_", Takes::floating, [](T x) { return rrelu_(x, 0.1, 0.4, true); });
+  add("celu_", Takes::floating, [](T x) { return celu_(x, 0.7); });
+  add("selu_", Takes::floating, [](T x) { return selu_(x); });
+  add("threshold_", Takes::floating, [](T x) { return threshold_(x, 0.3, 2); });
+  add("alpha_dropout", Takes::floating, [](T x) { return alpha_dropout(x, 0.4, true); });
   add("clamp", Takes::any, [](T x) { return clamp(x, -1, 1); });
   add("clamp", Takes::any, [](T x) { return clamp_min(x, 0); });
   add("clamp", Takes::any, [](T x) { return clamp_max(x, 0); });
@@ -78,7 +116,14 @@ void add_activations(std::vector<Op>& table) {
   add("rand_like", Takes::floating, [](T x) { return rand_like(x); });
   add("randn_like", Takes::floating, [](T x) { return randn_like(x); });
   add("bernoulli", Takes::floating, {{{3, 5}, Fill::constant}}, [](T x) { return bernoulli(x); });
-  Adder{table, Takes::floating}("dropout2d", {{{2, 3, 4}}}, [](T x) { return dropout2d(x, 0.4); });
+  const Adder channels{table, Takes::floating, {{{2, 3, 4}}}};
+  channels("dropout2d", [](T x) { return dropout2d(x, 0.4); });
+  channels("dropout3d", {{{2, 3, 4, 2, 2}}}, [](T x) { return dropout3d(x, 0.4); });
+  channels("feature_alpha_dropout", [](T x) { return feature_alpha_dropout(x, 0.4, true); });
+  channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}}, [](T x, T w) { return prelu(x, w); });
+  const Adder halves{table, Takes::floating, {{{2, 4, 6}}}, Shapes::own, 1};
+  halves("glu", [](T x, int d) { return glu(x, d); });
+  halves("softmin", [](T x, int d) { return softmin(x, d); });
 }
 
 void add_binary(std::vector<Op>& table) {

@@ -6,6 +6,8 @@
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/pool.h"
 #include "ferrite/ops/resize.h"
+#include "ferrite/ops/rotary.h"
+#include "ferrite/ops/sampling.h"
 #include "ferrite/ops/softmax.h"
 #include "ferrite/tests/ops/op_table.h"
 
@@ -116,6 +118,9 @@ void add_norms(std::vector<Op>& table) {
   add("layer_norm", {{{3, 4}}, optional({4}), optional({4})}, [](C c) {
     return layer_norm(c[0], {4}, c[1], c[2]);
   }).large = {{2000, 4}, {4}, {4}};
+  add("rms_norm", {{{3, 4}}, optional({4})}, [](C c) {
+    return rms_norm(c[0], {4}, c[1], 1e-3);
+  }).large = {{2000, 4}, {4}};
   add("group_norm", {image, optional({4}), optional({4})},
       [](C c) { return group_norm(c[0], 2, c[1], c[2]); });
 
@@ -124,6 +129,8 @@ void add_norms(std::vector<Op>& table) {
   rows("log_softmax", [](T x, int d) { return log_softmax(x, d); });
   Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}(
       "layer_norm", [](T x) { return layer_norm(x, {row_size(x)}); });
+  Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}(
+      "rms_norm", [](T x) { return rms_norm(x, {row_size(x)}); });
 }
 
 void add_losses(std::vector<Op>& table) {
@@ -165,6 +172,14 @@ void add_attention(std::vector<Op>& table) {
   add(name, {query, {{1, 5, 4}}, {{5, 3}}, optional({2, 3, 5}, Fill::mask)}, [](C c) {
     return scaled_dot_product_attention(c[0], c[1], c[2], {.attn_mask = c[3], .dropout_p = 0.2});
   });
+  add(name, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}},
+      [](C c) { return scaled_dot_product_attention(c[0], c[1], c[2], {.enable_gqa = true}); });
+  add("rotary_embedding", {{{2, 3, 4}}}, [](T x) { return rotary_embedding(x, {.offset = 2}); });
+  add("rotary_embedding", {{{2, 3, 4}}},
+      [](T x) { return rotary_embedding(x, {.interleaved = true}); });
+  add("filter_logits", {{{3, 5}}},
+      [](T x) { return filter_logits(x, {.temperature = 0.5, .top_k = 3}); });
+  add("sample_logits", {{{3, 5}}}, [](T x) { return sample_logits(x, {.top_p = 0.9}); });
 }
 
 }  // namespace

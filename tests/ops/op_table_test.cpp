@@ -95,7 +95,8 @@ TEST_CASE("every member of Tensor that gives a tensor is called by the table") {
 TEST_CASE("every method that stands for a function calls it, and is among libtorch's lines") {
   const std::filesystem::path root = test::source_dir();
   const std::string header = without_private(read(root / "core/tensor_methods.h")),
-                    source = read(root / "ops/tensor_methods.cpp"),
+                    source = read(root / "ops/tensor_methods.cpp") +
+                             read(root / "ops/tensor_methods_unary.cpp"),
                     lines = read(root / "tests/api/tensor_lines_test.cpp");
   const std::set<std::string> other_names{"sum_to_size", "split_with_sizes"};
   const std::set<std::string> methods =

@@ -55,6 +55,16 @@ const std::vector<Case> kCases = {
     {"cos", cos, [](double x) { return std::cos(x); }, -10, 10, cos_},
     {"tan", tan, [](double x) { return std::tan(x); }, -1.4, 1.4, tan_},
     {"erf", erf, [](double x) { return std::erf(x); }, -4, 4, erf_},
+    {"asin", asin, [](double x) { return std::asin(x); }, -0.95, 0.95, asin_},
+    {"acos", acos, [](double x) { return std::acos(x); }, -0.95, 0.95, acos_},
+    {"atan", atan, [](double x) { return std::atan(x); }, -5, 5, atan_},
+    {"sinh", sinh, [](double x) { return std::sinh(x); }, -5, 5, sinh_},
+    {"cosh", cosh, [](double x) { return std::cosh(x); }, -5, 5, cosh_},
+    {"asinh", asinh, [](double x) { return std::asinh(x); }, -5, 5, asinh_},
+    {"acosh", acosh, [](double x) { return std::acosh(x); }, 1.1, 9, acosh_},
+    {"atanh", atanh, [](double x) { return std::atanh(x); }, -0.95, 0.95, atanh_},
+    {"log10", log10, [](double x) { return std::log10(x); }, 0.01, 20, log10_},
+    {"erfc", erfc, [](double x) { return std::erfc(x); }, -3, 3, erfc_},
 };
 
 Tensor uniform(const Shape& shape, double low, double high, DType dtype) {
@@ -110,7 +120,9 @@ TEST_CASE("unary: PyTorch's results, infinities and NaN included") {
   const Tensor x = golden.get("unary", "x"), integers = golden.get("unary", "integers");
   std::vector<std::pair<const char*, Function>> all = {
       {"isnan", isnan}, {"isinf", isinf}, {"isfinite", isfinite}, {"logical_not", logical_not}};
-  for (const Case& c : kCases) all.push_back({c.name, c.f});
+  // The others are in functions_test.cpp.
+  for (const Case& c : kCases)
+    if (golden.has(c.name, "out")) all.push_back({c.name, c.f});
   for (const auto& [name, f] : all) {
     CAPTURE(name);
     const Tensor expected = golden.get(name, "out"), whole = golden.get(name, "integers");

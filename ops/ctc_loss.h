@@ -1,0 +1,36 @@
+// The loss of connectionist temporal classification (Graves et al. 2006), for sequences of labels
+// without known positions.
+#pragma once
+
+#include <vector>
+
+#include "ferrite/ops/loss.h"
+
+namespace ferrite {
+
+struct CtcLossOptions {
+  std::int64_t blank = 0;  ///< the class that is no label
+  /// The mean of each loss divided by its target's length (1 if that is 0), or the sum.
+  Reduction reduction = Reduction::mean;
+  /// Losses of targets that do not fit their input become 0, and so do their gradients; otherwise
+  /// they are infinite, and their gradients NaN.
+  bool zero_infinity = false;
+};
+
+/// `log_probs` [T, N, C] or [T, C], from log_softmax; `targets` int64 [N, S], or all targets in a
+/// row [sum of the lengths] (which waits for the device, for the longest), or [S] without a batch;
+/// `input_lengths` and `target_lengths` int64 [N], or [] without a batch. ShapeError for others;
+/// ValueError for a blank outside [0, C); a label out of range is an IndexError, and a length out
+/// of range a ValueError, thrown like the IndexError of cross_entropy.
+///
+/// The gradient is PyTorch's: that which a log_softmax before it passes on. It is once
+/// differentiable. 16-bit types compute in float32.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CtcLossOptions& options = {});
+/// With lengths on the host.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets,
+                const std::vector<std::int64_t>& input_lengths,
+                const std::vector<std::int64_t>& target_lengths,
+                const CtcLossOptions& options = {});
+
+}  // namespace ferrite

@@ -1,0 +1,121 @@
+#include "ferrite/ops/embedding_bag.h"
+
+#include <limits>
+
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/indexing.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/renamed.h"
+
+namespace ferrite {
+
+namespace {
+
+constexpr const char* kBag = "embedding_bag";
+
+/// Indices [bags, n] and which of them count: for rows of one length.
+struct Rows {
+  Tensor indices, counts;
+};
+
+/// The rows of `x` [bags, n, width], reduced; `counts` [bags, n].
+Tensor reduce_rows(const Tensor& x, const Tensor& counts, BagMode mode) {
+  const Tensor mask = counts.unsqueeze(2);
+  if (mode == BagMode::max) {
+    if (x.size(1) == 0) return sum(x, {1});
+    const Tensor most = max(where(mask, x, -std::numeric_limits<double>::infinity()), 1).values;
+    return where(any(mask, 1), most, 0);
+  }
+  const Tensor total = sum(where(mask, x, 0), {1});
+  return mode == BagMode::sum ? total : total / clamp_min(sum(mask, {1}), 1).to(x.dtype());
+}
+
+/// Bags of several lengths as rows of the longest.
+Rows padded_rows(const Tensor& flat, const Tensor& first, const Tensor& counts) {
+  const TensorOptions index{.dtype = kInt64, .device = flat.device()};
+  const Tensor end = full({1}, flat.numel(), index);
+  const Tensor lengths = (first.size(0) > 1 ? cat({first.slice(0, 1), end}) : end) - first;
+  const Tensor columns = arange(max(lengths).item<std::int64_t>(), index);
+  const Tensor inside = lt(columns, lengths.unsqueeze(1));
+  const Shape shape = inside.shape();
+  const Tensor at = where(inside, first.unsqueeze(1) + columns, 0).reshape({inside.numel()});
+  return {index_select(flat, 0, at).reshape(shape),
+          logical_and(inside, index_select(counts, 0, at).reshape(shape))};
+}
+
+/// Sums or means of rows [n, width] from each of the offsets `first` on to the next.
+Tensor reduce_runs(const Tensor& x, const Tensor& counts, const Tensor& first, BagMode mode) {
+  const std::int64_t n = x.size(0), bags = first.size(0);
+  const TensorOptions index{.dtype = kInt64, .device = x.device()};
+  // Each offset begins one bag more.
+  const Tensor begins = index_add(zeros({n + 1}, index), 0, first, ones({bags}, index));
+  const Tensor bag = (cumsum(begins, 0) - 1).slice(0, 0, n);
+  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+  const Tensor total =
+      index_add(zeros({bags, x.size(1)}, like), 0, bag, where(counts.unsqueeze(1), x, 0));
+  if (mode == BagMode::sum) return total;
+  const Tensor sizes = index_add(zeros({bags}, index), 0, bag, counts.to(kInt64));
+  return total / clamp_min(sizes, 1).unsqueeze(1).to(x.dtype());
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets,
+                     const EmbeddingBagOptions& o) {
+  const profiler::OpRange range(kBag, indices, weight, offsets);
+  FERRITE_CHECK(indices.defined() && weight.defined(), ValueError, kBag,
+                "the indices or the weight are undefined");
+  FERRITE_CHECK(is_floating(weight.dtype()), DTypeError, kBag,
+                "expected a weight of a floating type, got {}", weight.describe());
+  FERRITE_CHECK(weight.dim() == 2, ShapeError, kBag,
+                "expected a weight [num_embeddings, width], got {}", weight.describe());
+  const bool in_rows = indices.dim() == 2;
+  FERRITE_CHECK((in_rows && !offsets.defined()) ||
+                    (indices.dim() == 1 && offsets.defined() && offsets.dim() == 1),
+                ShapeError, kBag,
+                "expected indices [bags, n], or [n] with offsets [bags], got {} and {}",
+                indices.describe(), offsets.defined() ? offsets.describe() : "no offsets");
+  const Tensor& factors = o.per_sample_weights;
+  FERRITE_CHECK(!factors.defined() || o.mode == BagMode::sum, ValueError, kBag,
+                "per_sample_weights need BagMode::sum");
+  FERRITE_CHECK(!factors.defined() || factors.shape() == indices.shape(), ShapeError, kBag,
+                "expected per_sample_weights of the shape of the indices {}, got {}",
+                indices.shape(), factors.describe());
+  return ops::renamed(kBag, [&] {
+    const std::int64_t rows = weight.size(0);
+    Tensor flat = ops::checked_index(indices, weight, kBag);
+    Tensor counts = ones(flat.shape(), {.dtype = kBool, .device = flat.device()});
+    if (o.padding_idx) {
+      FERRITE_CHECK(*o.padding_idx >= -rows && *o.padding_idx < rows, ValueError, kBag,
+                    "padding_idx {} is outside of {} embeddings", *o.padding_idx, rows);
+      counts = ne(flat, *o.padding_idx < 0 ? *o.padding_idx + rows : *o.padding_idx);
+    }
+    const auto look_up = [&](const Tensor& at) {
+      Shape shape = at.shape();
+      shape.push_back(weight.size(1));
+      return ops::index_select(weight, 0, at.reshape({at.numel()}), kBag).reshape(shape);
+    };
+    if (in_rows) {
+      const Tensor x = look_up(flat);
+      return reduce_rows(factors.defined() ? x * factors.unsqueeze(2) : x, counts, o.mode);
+    }
+    Tensor first = ops::checked_index(offsets, weight, kBag);
+    if (o.include_last_offset) first = first.slice(0, 0, first.size(0) - 1);
+    if (first.size(0) == 0)
+      return zeros({0, weight.size(1)}, {.dtype = weight.dtype(), .device = weight.device()});
+    if (o.mode == BagMode::max) {
+      const Rows padded = padded_rows(flat, first, counts);
+      return reduce_rows(look_up(padded.indices), padded.counts, o.mode);
+    }
+    const Tensor x = look_up(flat);
+    return reduce_runs(factors.defined() ? x * factors.unsqueeze(1) : x, counts, first, o.mode);
+  });
+}
+
+}  // namespace ferrite

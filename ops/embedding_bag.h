@@ -1,0 +1,26 @@
+// Sums, means and maxima of rows of a table.
+#pragma once
+
+#include <optional>
+
+#include "ferrite/core/tensor.h"
+
+namespace ferrite {
+
+enum class BagMode : std::uint8_t { sum, mean, max };
+
+struct EmbeddingBagOptions {
+  BagMode mode = BagMode::mean;
+  Tensor per_sample_weights = {};    ///< of the shape of the indices; with `sum` only (ValueError)
+  bool include_last_offset = false;  ///< the last offset is the end of the last bag
+  std::optional<std::int64_t> padding_idx = {};  ///< a row that does not count; may be negative
+};
+
+/// The rows of `weight` [num_embeddings, width] at `indices`, int64, reduced bag by bag: [bags,
+/// width]. Bags are the rows of `indices` [bags, n], or `indices` [n] from each of the `offsets`
+/// [bags] on to the next. Empty bags are 0. With offsets, `max` waits for the device. ShapeError
+/// for others; IndexError of rows as of embedding().
+Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
+                     const EmbeddingBagOptions& options = {});
+
+}  // namespace ferrite

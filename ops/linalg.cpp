@@ -1,0 +1,446 @@
+#include "ferrite/ops/linalg.h"
+
+#include <cmath>
+
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/host_copy.h"
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/linalg.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/composite.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
+
+namespace ferrite::linalg {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::record;
+using autograd::record_many;
+using autograd::recording;
+using autograd::Saved;
+using ops::composite;
+
+namespace {
+
+using T = const Tensor&;
+
+Tensor mT(T x) { return x.transpose(-2, -1); }
+
+void check_matrix(T x, const char* op, bool square = false) {
+  FERRITE_CHECK(x.dtype() == kFloat32 || x.dtype() == kFloat64, DTypeError, op,
+                "expected float32 or float64, got {}", x.dtype());
+  FERRITE_CHECK(x.dim() >= 2 && (!square || x.size(-2) == x.size(-1)), ShapeError, op,
+                "expected {}matrices [..., m, n], got {}", square ? "square " : "", x.shape());
+}
+
+// ---- Handing batches to the kernels
+
+/// The last `keep` dimensions of each tensor behind one dimension for the batch.
+Shape batch_shape(T x, int keep = 2) {
+  Shape shape;
+  for (int d = 0; d < x.dim() - keep; ++d) shape.push_back(x.size(d));
+  return shape;
+}
+Shape joined(Shape shape, std::initializer_list<std::int64_t> last) {
+  for (std::int64_t n : last) shape.push_back(n);
+  return shape;
+}
+
+/// A batch as the kernels take it: contiguous, [n, rows, columns], on the host where the tensor is
+/// of a CUDA device.
+Tensor on_host(T x, const char* op) {
+  if (x.device().is_cuda()) ferrite::detail::check_may_read(x.device(), op);
+  const Tensor near = x.device().is_cuda() ? x.cpu() : x;
+  return near.contiguous().reshape({batch_shape(x).numel(), x.size(-2), x.size(-1)});
+}
+
+Tensor space(T host, std::initializer_list<std::int64_t> sizes) {
+  return empty(joined({host.size(0)}, sizes), {.dtype = host.dtype(), .device = host.device()});
+}
+
+/// A result [n, ...] of the kernels, back in the batch and on the device of `x`.
+Tensor back(T result, T x) {
+  Shape shape = batch_shape(x);
+  for (int d = 1; d < result.dim(); ++d) shape.push_back(result.size(d));
+  return result.reshape(shape).to(x.device());
+}
+
+Stream stream_of(T host) { return current_stream(host.device()); }
+
+/// `square` (0 on the diagonal elsewhere) with half of the diagonal: what a triangle has of a
+/// symmetric matrix.
+Tensor lower_half(T x) {
+  const Tensor lower = tril(x);
+  return (lower + tril(x, -1)) * 0.5;
+}
+
+Tensor unit(T like) { return eye(like.size(-1), {.dtype = like.dtype(), .device = like.device()}); }
+
+/// As a matrix with one column, if b is a vector for each of the matrices a.
+bool is_vector(T a, T b) {
+  return b.dim() == 1 || (b.dim() == a.dim() - 1 && b.shape() == [&] {
+           Shape rows = a.shape();
+           rows.erase(a.dim() - 1);
+           return rows;
+         }());
+}
+
+}  // namespace
+
+// ---- cholesky
+
+Tensor cholesky(T x) {
+  return composite(
+      "linalg_cholesky",
+      [&] {
+        check_matrix(x, "linalg_cholesky", true);
+        Tensor out = no_grad([&] {
+          const Tensor in = on_host(x, "linalg_cholesky"), l = empty_like(in);
+          kernels::cholesky(stream_of(in), "linalg_cholesky", l, in);
+          return back(l, x);
+        });
+        if (recording(x))
+          record(out, "linalg_cholesky", {x}, [l = Saved::output(out)](T grad, Needs) {
+            // Murray, "Differentiation of the Cholesky decomposition", 2016.
+            const Tensor factor = l.get(), upper = mT(factor);
+            const Tensor half = lower_half(matmul(upper, tril(grad)));
+            const Tensor right = mT(solve(upper, mT(half)));  // half L^-1, transposed twice
+            const Tensor full = solve(upper, right);
+            return (full + mT(full)) * 0.5;
+          });
+        return out;
+      },
+      x);
+}
+
+// ---- solve, inv
+
+namespace {
+
+Tensor solve_matrices(T a, T b, const char* op) {
+  Tensor out = no_grad([&] {
+    const Tensor left = on_host(a, op), right = on_host(b, op), x = empty_like(right);
+    kernels::solve(stream_of(left), op, x, left, right);
+    return back(x, b);
+  });
+  if (recording(a, b))
+    record(out, op, {a, b},
+           [a = Saved(a), x = Saved::output(out), op](T grad, Needs needs) -> Gradients {
+             const Tensor right = solve_matrices(mT(a.get()), grad, op);
+             return {needs[0] ? neg(matmul(right, mT(x.get()))) : Tensor(),
+                     needs[1] ? right : Tensor()};
+           });
+  return out;
+}
+
+Tensor solved(T a, T b, const char* op) {
+  check_matrix(a, op, true);
+  FERRITE_CHECK(b.dtype() == a.dtype(), DTypeError, op,
+                "the matrix is {}, the right side {}; convert one with to(dtype)", a.dtype(),
+                b.dtype());
+  FERRITE_CHECK(a.device() == b.device(), DeviceError, op,
+                "the matrix is on {}, the right side on {}; move one with to(device)", a.device(),
+                b.device());
+  FERRITE_CHECK(b.dim() > 0, ShapeError, op, "the right side has no dimensions");
+  if (is_vector(a, b)) return solved(a, b.unsqueeze(-1), op).squeeze(-1);
+  FERRITE_CHECK(b.size(-2) == a.size(-1), ShapeError, op, "a matrix of {} for a right side of {}",
+                a.shape(), b.shape());
+  const Shape batch = broadcast_shapes(batch_shape(a), batch_shape(b), op);
+  return solve_matrices(a.expand(joined(batch, {a.size(-2), a.size(-1)})),
+                        b.expand(joined(batch, {b.size(-2), b.size(-1)})), op);
+}
+
+}  // namespace
+
+Tensor solve(T a, T b) {
+  return composite(
+      "linalg_solve", [&] { return solved(a, b, "linalg_solve"); }, a, b);
+}
+
+Tensor inv(T x) {
+  return composite(
+      "linalg_inv",
+      [&] {
+        check_matrix(x, "linalg_inv", true);
+        return solved(x, unit(x), "linalg_inv");
+      },
+      x);
+}
+
+// ---- Determinants
+
+std::tuple<Tensor, Tensor> slogdet(T x) {
+  return composite(
+      "linalg_slogdet",
+      [&] {
+        check_matrix(x, "linalg_slogdet", true);
+        const auto [sign, log] = no_grad([&] {
+          const Tensor in = on_host(x, "linalg_slogdet");
+          const Tensor s = space(in, {}), l = space(in, {});
+          kernels::slogdet(stream_of(in), "linalg_slogdet", s, l, in);
+          return std::pair(back(s, x), back(l, x));
+        });
+        if (recording(x))
+          record(log, "linalg_slogdet", {x}, [x = Saved(x)](T grad, Needs) {
+            return mT(inv(x.get())) * grad.unsqueeze(-1).unsqueeze(-1);
+          });
+        return std::tuple(sign, log);
+      },
+      x);
+}
+
+Tensor det(T x) {
+  return composite(
+      "linalg_det",
+      [&] {
+        check_matrix(x, "linalg_det", true);
+        const auto [sign, log] = slogdet(x);
+        return sign * exp(log);
+      },
+      x);
+}
+
+// ---- qr
+
+namespace {
+
+/// Seeger et al., "Auto-differentiating linear algebra", 2017; m >= n.
+Tensor qr_gradient(T grad_q, T grad_r, T q, T r) {
+  Tensor m = grad_r.defined() ? matmul(r, mT(grad_r)) : Tensor();
+  if (grad_q.defined()) {
+    const Tensor part = matmul(mT(grad_q), q);
+    m = m.defined() ? m - part : neg(part);
+  }
+  const Tensor symmetric = tril(m) + mT(tril(m, -1));
+  Tensor right = matmul(q, symmetric);
+  if (grad_q.defined()) right = right + grad_q;
+  return mT(solve(r, mT(right)));
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> qr(T x, std::string_view mode) {
+  return composite(
+      "linalg_qr",
+      [&] {
+        check_matrix(x, "linalg_qr");
+        FERRITE_CHECK(mode == "reduced" || mode == "complete", ValueError, "linalg_qr",
+                      "expected the mode reduced or complete, got {}", mode);
+        const std::int64_t m = x.size(-2), n = x.size(-1),
+                           k = mode == "reduced" ? std::min(m, n) : m;
+        const auto [q, r] = no_grad([&] {
+          const Tensor in = on_host(x, "linalg_qr");
+          const Tensor left = space(in, {m, k}), right = space(in, {k, n});
+          kernels::qr(stream_of(in), "linalg_qr", left, right, in);
+          return std::pair(back(left, x), back(right, x));
+        });
+        if (recording(x)) {
+          const bool possible = m >= n && k == n;
+          const Tensor outs[] = {q, r};
+          record_many(
+              outs, "linalg_qr", {&x, 1},
+              [q = Saved::output(q), r = Saved::output(r, 1), possible](Gradients& grads, Needs) {
+                FERRITE_CHECK(possible, AutogradError, "linalg_qr",
+                              "only reduced factors of m >= n have a gradient");
+                return Gradients{qr_gradient(grads[0], grads[1], q.get(), r.get())};
+              });
+        }
+        return std::tuple(q, r);
+      },
+      x);
+}
+
+// ---- eigh
+
+namespace {
+
+/// 1 / (s_j - s_i), and 0 on the diagonal.
+Tensor inverse_differences(T s) {
+  const Tensor difference = s.unsqueeze(-2) - s.unsqueeze(-1);
+  const Tensor same = unit(difference).to(kBool);
+  return where(same, 0, 1 / where(same, 1, difference));
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> eigh(T x) {
+  return composite(
+      "linalg_eigh",
+      [&] {
+        check_matrix(x, "linalg_eigh", true);
+        const auto [values, vectors] = no_grad([&] {
+          const Tensor in = on_host(x, "linalg_eigh");
+          const Tensor v = space(in, {x.size(-1)}), u = empty_like(in);
+          kernels::eigh(stream_of(in), "linalg_eigh", v, u, in);
+          return std::pair(back(v, x), back(u, x));
+        });
+        if (recording(x)) {
+          const Tensor outs[] = {values, vectors};
+          record_many(outs, "linalg_eigh", {&x, 1},
+                      [values = Saved::output(values), vectors = Saved::output(vectors, 1)](
+                          Gradients& grads, Needs) {
+                        const Tensor v = vectors.get();
+                        Tensor inner;
+                        if (grads[1].defined())
+                          inner = matmul(mT(v), grads[1]) * inverse_differences(values.get());
+                        if (grads[0].defined()) {
+                          const Tensor diagonal = unit(v) * grads[0].unsqueeze(-2);
+                          inner = inner.defined() ? inner + diagonal : diagonal;
+                        }
+                        const Tensor full = matmul(matmul(v, inner), mT(v));
+                        return Gradients{(full + mT(full)) * 0.5};
+                      });
+        }
+        return std::tuple(values, vectors);
+      },
+      x);
+}
+Tensor eigvalsh(T x) {
+  return composite(
+      "linalg_eigvalsh", [&] { return std::get<0>(eigh(x)); }, x);
+}
+
+// ---- svd
+
+namespace {
+
+/// Townsend, "Differentiating the singular value decomposition", 2016.
+Tensor svd_gradient(const Gradients& grads, T u, T s, T vh) {
+  const Tensor v = mT(vh), across = s.unsqueeze(-2), down = s.unsqueeze(-1);
+  Tensor inner;
+  const auto add_part = [&](T part) { inner = inner.defined() ? inner + part : part; };
+  const Tensor f = inverse_differences(square(s));
+  Tensor outside;
+  if (grads[0].defined()) {
+    const Tensor m = matmul(mT(u), grads[0]);
+    add_part(f * (m - mT(m)) * across);
+    const Tensor rest = (grads[0] - matmul(u, m)) / across;
+    outside = matmul(rest, vh);
+  }
+  if (grads[2].defined()) {
+    const Tensor grad_v = mT(grads[2]), m = matmul(vh, grad_v);
+    add_part(f * (m - mT(m)) * down);
+    const Tensor rest = matmul(u, mT(grad_v - matmul(v, m)) / down);
+    outside = outside.defined() ? outside + rest : rest;
+  }
+  if (grads[1].defined()) add_part(unit(f) * grads[1].unsqueeze(-2));
+  const Tensor inside = matmul(matmul(u, inner), vh);
+  return outside.defined() ? inside + outside : inside;
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> svd(T x, bool full_matrices) {
+  return composite(
+      "linalg_svd",
+      [&] {
+        check_matrix(x, "linalg_svd");
+        const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
+        const auto [u, s, vh] = no_grad([&] {
+          const Tensor in = on_host(x, "linalg_svd");
+          const Tensor left = space(in, {m, full_matrices ? m : k}), values = space(in, {k}),
+                       right = space(in, {full_matrices ? n : k, n});
+          kernels::svd(stream_of(in), "linalg_svd", left, values, right, in);
+          return std::tuple(back(left, x), back(values, x), back(right, x));
+        });
+        if (recording(x)) {
+          const Tensor outs[] = {u, s, vh};
+          record_many(outs, "linalg_svd", {&x, 1},
+                      [u = Saved::output(u), s = Saved::output(s, 1), vh = Saved::output(vh, 2),
+                       square = !full_matrices || m == n, k](Gradients& grads, Needs) {
+                        FERRITE_CHECK(square || (!grads[0].defined() && !grads[2].defined()),
+                                      AutogradError, "linalg_svd",
+                                      "vectors have a gradient with full_matrices = false alone");
+                        return Gradients{svd_gradient(grads, u.get().narrow(-1, 0, k), s.get(),
+                                                      vh.get().narrow(-2, 0, k))};
+                      });
+        }
+        return std::tuple(u, s, vh);
+      },
+      x);
+}
+Tensor svdvals(T x) {
+  return composite(
+      "linalg_svdvals", [&] { return std::get<1>(svd(x, false)); }, x);
+}
+
+// ---- Made of these
+
+namespace {
+
+double default_tolerance(T x) {
+  const double epsilon = x.dtype() == kFloat32 ? std::numeric_limits<float>::epsilon()
+                                               : std::numeric_limits<double>::epsilon();
+  return epsilon * static_cast<double>(std::max(x.size(-2), x.size(-1)));
+}
+
+/// [..., 1]: the largest of the singular values.
+Tensor largest(T s) { return s.size(-1) > 0 ? s.narrow(-1, 0, 1) : s; }
+
+}  // namespace
+
+Tensor pinv(T x, std::optional<double> rcond) {
+  return composite(
+      "linalg_pinv",
+      [&] {
+        check_matrix(x, "linalg_pinv");
+        if (x.numel() == 0) return zeros_like(mT(x));
+        const auto [u, s, vh] = svd(x, false);
+        const Tensor used = gt(s, largest(s) * rcond.value_or(default_tolerance(x)));
+        const Tensor inverse = where(used, 1 / where(used, s, 1), 0);
+        return matmul(mT(vh) * inverse.unsqueeze(-2), mT(u));
+      },
+      x);
+}
+
+Tensor lstsq(T a, T b) {
+  return composite(
+      "linalg_lstsq",
+      [&] {
+        check_matrix(a, "linalg_lstsq");
+        FERRITE_CHECK(b.dim() >= 2 && b.size(-2) == a.size(-2), ShapeError, "linalg_lstsq",
+                      "a matrix of {} for a right side of {}", a.shape(), b.shape());
+        return matmul(pinv(a), b);
+      },
+      a, b);
+}
+
+Tensor matrix_rank(T x, std::optional<double> tol) {
+  return composite(
+      "linalg_matrix_rank",
+      [&] {
+        check_matrix(x, "linalg_matrix_rank");
+        const NoGradGuard guard;
+        const Tensor s = svdvals(x);
+        const Tensor above = tol ? gt(s, *tol) : gt(s, largest(s) * default_tolerance(x));
+        return sum(above, -1);
+      },
+      x);
+}
+
+Tensor matrix_power(T x, std::int64_t n) {
+  return composite(
+      "linalg_matrix_power",
+      [&] {
+        check_matrix(x, "linalg_matrix_power", true);
+        FERRITE_CHECK(n > INT64_MIN, ValueError, "linalg_matrix_power", "the power {} is too low",
+                      n);
+        if (n == 0) return unit(x).expand(x.shape()).clone();
+        Tensor base = n < 0 ? inv(x) : x, result;
+        for (std::int64_t e = std::abs(n); e > 0; e /= 2) {
+          if (e % 2) result = result.defined() ? matmul(result, base) : base;
+          if (e > 1) base = matmul(base, base);
+        }
+        return result;
+      },
+      x);
+}
+
+}  // namespace ferrite::linalg

@@ -1,0 +1,51 @@
+// linalg, of matrices that have the factors asked for.
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/linalg.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/tests/ops/op_table.h"
+
+namespace ferrite::test {
+
+namespace {
+
+using C = const Call&;
+using T = const Tensor&;
+
+/// A positive definite matrix made of `x`, where that is a matrix.
+Tensor positive(T x) {
+  const bool makes = x.defined() && takes(Takes::wide, x.dtype()) && x.dim() >= 2;
+  if (!makes || x.size(-1) != x.size(-2)) return x;
+  // No product that autocast computes in 16 bits.
+  return sum(x.unsqueeze(-2) * x.unsqueeze(-3), -1) +
+         eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()});
+}
+
+}  // namespace
+
+void add_linalg(std::vector<Op>& table) {
+  const Arg square{{2, 3, 3}}, tall{{2, 4, 3}};
+  const Adder add{.table = table, .takes = Takes::wide, .args = {square}};
+  const auto on_host = [&](Op& op) { op.on_host = true; };
+  on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(positive(x)); }));
+  on_host(add("linalg_solve", {square, {{2, 3, 2}}}, [](T a, T b) { return linalg::solve(a, b); }));
+  on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
+  on_host(add("linalg_det", [](T x) { return linalg::det(x); }));
+  on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
+  on_host(add("linalg_qr", {tall}, [](T x) { return linalg::qr(x); }));
+  on_host(add("linalg_eigh", [](T x) { return linalg::eigh(x); }));
+  on_host(add("linalg_eigvalsh", [](T x) { return linalg::eigvalsh(x); }));
+  on_host(add("linalg_svd", {tall}, [](T x) { return linalg::svd(x, false); }));
+  on_host(add("linalg_svdvals", {tall}, [](T x) { return linalg::svdvals(x); }));
+  on_host(add("linalg_pinv", {tall}, [](T x) { return linalg::pinv(x); }));
+  on_host(add("linalg_lstsq", {tall, {{2, 4, 2}}}, [](T a, T b) { return linalg::lstsq(a, b); }));
+  on_host(add("linalg_matrix_rank", {tall}, [](T x) { return linalg::matrix_rank(x); }));
+  on_host(add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, 3); }));
+  const Adder norms{.table = table, .takes = Takes::floating, .args = {tall}};
+  norms("linalg_vector_norm", [](T x) { return linalg::vector_norm(x, 3, {0, 2}); });
+  norms("linalg_matrix_norm", [](T x) { return linalg::matrix_norm(x); });
+  norms("linalg_matrix_norm", [](T x) { return linalg::matrix_norm(x, 1); });
+  norms("linalg_norm", [](T x) { return linalg::norm(x); });
+}
+
+}  // namespace ferrite::test
