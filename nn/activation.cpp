@@ -1,8 +1,10 @@
 #include "ferrite/nn/activation.h"
 
+#include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/softmax.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite::nn {
 
@@ -28,27 +30,100 @@ std::string Softmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 Tensor LogSoftmax::forward(const Tensor& input) { return log_softmax(input, dim_); }
 std::string LogSoftmax::extra_repr() const { return fmt::format("dim={}", dim_); }
 
-namespace {
+Tensor Softmin::forward(const Tensor& input) { return softmin(input, dim_); }
+std::string Softmin::extra_repr() const { return fmt::format("dim={}", dim_); }
 
-double checked_probability(double p, const char* layer) {
-  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, layer, "expected a probability, got p = {}", p);
-  return p;
+Tensor Softmax2d::forward(const Tensor& input) {
+  FERRITE_CHECK(input.defined() && (input.dim() == 3 || input.dim() == 4), ShapeError, "Softmax2d",
+                "expected [N, C, H, W] or [C, H, W], got {}", input.describe());
+  return softmax(input, -3);
 }
 
-std::string dropout_repr(double p) { return fmt::format("p={}, inplace=False", repr(p)); }
+// ---- Activations of a few numbers
 
-}  // namespace
+Tensor LogSigmoid::forward(const Tensor& input) { return logsigmoid(input); }
 
-Dropout::Dropout(double p) : p_(checked_probability(p, "Dropout")) {}
+Tensor ELU::forward(const Tensor& input) {
+  return inplace_ ? elu_(input, alpha_) : elu(input, alpha_);
+}
+std::string ELU::extra_repr() const {
+  return "alpha=" + repr(alpha_) + (inplace_ ? ", inplace=True" : "");
+}
+
+CELU::CELU(double alpha) : alpha_(alpha) {
+  FERRITE_CHECK(alpha != 0, ValueError, "CELU", "alpha must not be 0");
+}
+Tensor CELU::forward(const Tensor& input) { return celu(input, alpha_); }
+std::string CELU::extra_repr() const { return "alpha=" + repr(alpha_); }
+
+Hardtanh::Hardtanh(double min_val, double max_val) : min_val_(min_val), max_val_(max_val) {
+  FERRITE_CHECK(min_val <= max_val, ValueError, "Hardtanh",
+                "expected min_val <= max_val, got {} and {}", min_val, max_val);
+}
+Tensor Hardtanh::forward(const Tensor& input) { return hardtanh(input, min_val_, max_val_); }
+std::string Hardtanh::extra_repr() const {
+  return fmt::format("min_val={}, max_val={}", repr(min_val_), repr(max_val_));
+}
+
+Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, lambda_); }
+std::string Hardshrink::extra_repr() const { return repr(lambda_); }
+
+Softshrink::Softshrink(double lambda) : lambda_(lambda) {
+  FERRITE_CHECK(lambda >= 0, ValueError, "Softshrink", "lambda must be at least 0, got {}", lambda);
+}
+Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, lambda_); }
+std::string Softshrink::extra_repr() const { return repr(lambda_); }
+
+Tensor Threshold::forward(const Tensor& input) { return threshold(input, threshold_, value_); }
+std::string Threshold::extra_repr() const {
+  return fmt::format("threshold={}, value={}", threshold_, value_);
+}
+
+Softplus::Softplus(double beta, double threshold) : beta_(beta), threshold_(threshold) {
+  FERRITE_CHECK(beta != 0, ValueError, "Softplus", "beta must not be 0");
+}
+Tensor Softplus::forward(const Tensor& input) { return softplus(input, beta_, threshold_); }
+std::string Softplus::extra_repr() const {
+  return fmt::format("beta={}, threshold={}", repr(beta_), repr(threshold_));
+}
+
+Tensor GLU::forward(const Tensor& input) { return glu(input, dim_); }
+std::string GLU::extra_repr() const { return fmt::format("dim={}", dim_); }
+
+RReLU::RReLU(double lower, double upper) : lower_(lower), upper_(upper) {
+  FERRITE_CHECK(lower <= upper, ValueError, "RReLU", "expected lower <= upper, got {} and {}",
+                lower, upper);
+}
+Tensor RReLU::forward(const Tensor& input) { return rrelu(input, lower_, upper_, is_training()); }
+std::string RReLU::extra_repr() const {
+  return fmt::format("lower={}, upper={}", repr(lower_), repr(upper_));
+}
+
+PReLU::PReLU(std::int64_t num_parameters, double init)
+    : weight(empty({num_parameters})), init_(init) {
+  register_parameter("weight", weight);
+  reset_parameters();
+}
+void PReLU::reset_parameters() { init::constant_(weight, init_); }
+Tensor PReLU::forward(const Tensor& input) { return prelu(input, weight); }
+std::string PReLU::extra_repr() const { return fmt::format("num_parameters={}", weight.size(0)); }
+
+// ---- Dropouts
+
+DropoutBase::DropoutBase(const char* layer, double p) : p_(p) {
+  FERRITE_CHECK(p >= 0 && p <= 1, ValueError, layer, "expected a probability, got p = {}", p);
+}
+std::string DropoutBase::extra_repr() const { return fmt::format("p={}, inplace=False", repr(p_)); }
+
 Tensor Dropout::forward(const Tensor& input) { return dropout(input, p_, is_training()); }
-std::string Dropout::extra_repr() const { return dropout_repr(p_); }
-
-Dropout1d::Dropout1d(double p) : p_(checked_probability(p, "Dropout1d")) {}
 Tensor Dropout1d::forward(const Tensor& input) { return dropout1d(input, p_, is_training()); }
-std::string Dropout1d::extra_repr() const { return dropout_repr(p_); }
-
-Dropout2d::Dropout2d(double p) : p_(checked_probability(p, "Dropout2d")) {}
 Tensor Dropout2d::forward(const Tensor& input) { return dropout2d(input, p_, is_training()); }
-std::string Dropout2d::extra_repr() const { return dropout_repr(p_); }
+Tensor Dropout3d::forward(const Tensor& input) { return dropout3d(input, p_, is_training()); }
+Tensor AlphaDropout::forward(const Tensor& input) {
+  return alpha_dropout(input, p_, is_training());
+}
+Tensor FeatureAlphaDropout::forward(const Tensor& input) {
+  return feature_alpha_dropout(input, p_, is_training());
+}
 
 }  // namespace ferrite::nn

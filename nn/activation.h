@@ -1,5 +1,6 @@
-// Activations as modules, and Dropout, Dropout1d, Dropout2d. Inputs may have any shape; results
-// have the input's shape, as the functions in ops/activation.h and ops/softmax.h define them.
+// Activations and dropouts as modules. Inputs may have any shape; results have the input's shape,
+// as the functions in ops/activation.h, ops/softmax.h and ops/dropout.h define them, unless a class
+// says otherwise.
 #pragma once
 
 #include "ferrite/nn/module.h"
@@ -7,9 +8,11 @@
 
 namespace ferrite::nn {
 
-struct ReLUOptions {
-  bool inplace = false;  ///< overwrites the input instead of allocating a result
+/// The option of activations that can overwrite their input instead of allocating a result.
+struct InplaceOptions {
+  bool inplace = false;
 };
+using ReLUOptions = InplaceOptions;
 
 class ReLU : public Cloneable<ReLU> {
  public:
@@ -84,38 +87,212 @@ class LogSoftmax : public Cloneable<LogSoftmax> {
   int dim_;
 };
 
-/// In training, zeroes elements with probability `p` and scales the others by 1 / (1 - p)
-/// (Srivastava et al. 2014); in evaluation, returns its input. ValueError unless 0 <= p <= 1.
-class Dropout : public Cloneable<Dropout> {
+/// Softmax of -x.
+class Softmin : public Cloneable<Softmin> {
  public:
-  explicit Dropout(double p = 0.5);
+  explicit Softmin(int dim) : dim_(dim) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
+  int dim_;
+};
+
+/// Softmax over the channels of [N, C, H, W] or [C, H, W]; ShapeError for others.
+class Softmax2d : public Cloneable<Softmax2d> {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+// ---- Activations of a few numbers. Their names, parameters and defaults are those of the
+// functions in ops/activation.h.
+
+/// A module without parameters and options that calls `function`.
+template <Tensor (*function)(const Tensor&)>
+class FunctionModule : public Module {
+ public:
+  Tensor forward(const Tensor& input) override { return function(input); }
+};
+
+class SELU : public Cloneable<SELU, FunctionModule<selu>> {};
+class Hardsigmoid : public Cloneable<Hardsigmoid, FunctionModule<hardsigmoid>> {};
+class Hardswish : public Cloneable<Hardswish, FunctionModule<hardswish>> {};
+class Mish : public Cloneable<Mish, FunctionModule<mish>> {};
+class Softsign : public Cloneable<Softsign, FunctionModule<softsign>> {};
+class Tanhshrink : public Cloneable<Tanhshrink, FunctionModule<tanhshrink>> {};
+class ReLU6 : public Cloneable<ReLU6, FunctionModule<relu6>> {};
+/// log(sigmoid(x)), without overflow.
+class LogSigmoid : public Cloneable<LogSigmoid> {
+ public:
+  Tensor forward(const Tensor& input) override;
+};
+
+class ELU : public Cloneable<ELU> {
+ public:
+  explicit ELU(double alpha = 1, bool inplace = false) : alpha_(alpha), inplace_(inplace) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double alpha_;
+  bool inplace_;
+};
+
+/// ValueError if alpha is 0.
+class CELU : public Cloneable<CELU> {
+ public:
+  explicit CELU(double alpha = 1);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double alpha_;
+};
+
+/// ValueError unless min_val <= max_val.
+class Hardtanh : public Cloneable<Hardtanh> {
+ public:
+  explicit Hardtanh(double min_val = -1, double max_val = 1);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double min_val_, max_val_;
+};
+
+class Hardshrink : public Cloneable<Hardshrink> {
+ public:
+  explicit Hardshrink(double lambda = 0.5) : lambda_(lambda) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double lambda_;
+};
+
+/// ValueError if lambda is below 0.
+class Softshrink : public Cloneable<Softshrink> {
+ public:
+  explicit Softshrink(double lambda = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double lambda_;
+};
+
+class Threshold : public Cloneable<Threshold> {
+ public:
+  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double threshold_, value_;
+};
+
+/// ValueError if beta is 0.
+class Softplus : public Cloneable<Softplus> {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double beta_, threshold_;
+};
+
+/// Halves the size of dimension `dim`.
+class GLU : public Cloneable<GLU> {
+ public:
+  explicit GLU(int dim = -1) : dim_(dim) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  int dim_;
+};
+
+/// Draws slopes in training only. ValueError unless lower <= upper.
+class RReLU : public Cloneable<RReLU> {
+ public:
+  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  double lower_, upper_;
+};
+
+/// A slope below 0 that is learnt: one, or one for each channel.
+class PReLU : public Cloneable<PReLU> {
+ public:
+  explicit PReLU(std::int64_t num_parameters = 1, double init = 0.25);
+  /// Sets the slopes to their initial value.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  Tensor weight;  ///< [num_parameters]
+
+ private:
+  double init_;
+};
+
+// ---- Dropouts: only in training. ValueError unless 0 <= p <= 1.
+
+/// The common base, for functions (x, p, training, generator) of ops/dropout.h.
+class DropoutBase : public Module {
+ public:
+  std::string extra_repr() const override;
+
+ protected:
+  DropoutBase(const char* layer, double p);
+
   double p_;
+};
+
+/// Zeroes elements with probability `p` and scales the others by 1 / (1 - p) (Srivastava et al.
+/// 2014).
+class Dropout : public Cloneable<Dropout, DropoutBase> {
+ public:
+  explicit Dropout(double p = 0.5) : Cloneable("Dropout", p) {}
+  Tensor forward(const Tensor& input) override;
 };
 
 /// Like Dropout, but zeroes whole channels of [N, C, L] or [C, L].
-class Dropout1d : public Cloneable<Dropout1d> {
+class Dropout1d : public Cloneable<Dropout1d, DropoutBase> {
  public:
-  explicit Dropout1d(double p = 0.5);
+  explicit Dropout1d(double p = 0.5) : Cloneable("Dropout1d", p) {}
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
-
- private:
-  double p_;
 };
 
 /// Like Dropout, but zeroes whole channels of [N, C, H, W] or [N, C, L].
-class Dropout2d : public Cloneable<Dropout2d> {
+class Dropout2d : public Cloneable<Dropout2d, DropoutBase> {
  public:
-  explicit Dropout2d(double p = 0.5);
+  explicit Dropout2d(double p = 0.5) : Cloneable("Dropout2d", p) {}
   Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
+};
 
- private:
-  double p_;
+/// Like Dropout, but zeroes whole channels of [N, C, D, H, W] or [C, D, H, W].
+class Dropout3d : public Cloneable<Dropout3d, DropoutBase> {
+ public:
+  explicit Dropout3d(double p = 0.5) : Cloneable("Dropout3d", p) {}
+  Tensor forward(const Tensor& input) override;
+};
+
+/// Keeps mean and variance of what SELU gives (alpha_dropout).
+class AlphaDropout : public Cloneable<AlphaDropout, DropoutBase> {
+ public:
+  explicit AlphaDropout(double p = 0.5) : Cloneable("AlphaDropout", p) {}
+  Tensor forward(const Tensor& input) override;
+};
+
+/// Like AlphaDropout, for whole channels of [N, C, *].
+class FeatureAlphaDropout : public Cloneable<FeatureAlphaDropout, DropoutBase> {
+ public:
+  explicit FeatureAlphaDropout(double p = 0.5) : Cloneable("FeatureAlphaDropout", p) {}
+  Tensor forward(const Tensor& input) override;
 };
 
 }  // namespace ferrite::nn

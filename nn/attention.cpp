@@ -7,12 +7,14 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/attention.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite::nn {
 
@@ -29,6 +31,9 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
                 "dropout: expected a probability, got {}", options.dropout);
   const std::int64_t kdim = options.kdim.value_or(embed_dim);
   const std::int64_t vdim = options.vdim.value_or(embed_dim);
+  // Set, since clone() looks for pointers in all bytes, and those of an unset value may hold any.
+  options_.kdim = kdim;
+  options_.vdim = vdim;
   if (kdim == embed_dim && vdim == embed_dim) {
     in_proj_weight = empty({3 * embed_dim, embed_dim});
   } else {
@@ -42,6 +47,12 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   register_parameter("v_proj_weight", v_proj_weight);
   register_parameter("in_proj_weight", in_proj_weight);
   register_parameter("in_proj_bias", in_proj_bias);
+  if (options.add_bias_kv) {
+    bias_k = empty({1, 1, embed_dim});
+    bias_v = empty({1, 1, embed_dim});
+  }
+  register_parameter("bias_k", bias_k);
+  register_parameter("bias_v", bias_v);
   register_module("out_proj", out_proj);
   reset_parameters();
 }
@@ -49,6 +60,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
 void MultiheadAttention::reset_parameters() {
   for (const Tensor* weight : {&in_proj_weight, &q_proj_weight, &k_proj_weight, &v_proj_weight})
     if (weight->defined()) init::xavier_uniform_(*weight);
+  for (const Tensor* bias : {&bias_k, &bias_v})
+    if (bias->defined()) init::xavier_normal_(*bias);
   out_proj.reset_parameters();
   if (!in_proj_bias.defined()) return;
   init::zeros_(in_proj_bias);
@@ -78,55 +91,83 @@ void MultiheadAttention::check(const Tensor& query, const Tensor& key, const Ten
                 query.shape(), key.shape(), value.shape());
 }
 
-/// The projection of [L, N, *], a batch of N * num_heads: [N * num_heads, L, embed_dim /
-/// num_heads].
-Tensor MultiheadAttention::heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-  return linear(x, weight, bias)
-      .reshape({x.size(0), x.size(1) * num_heads_, embed_dim_ / num_heads_})
-      .transpose(0, 1);
+/// The projection of x, [L, N, *] or batch_first [N, L, *], as [N, heads, L, embed_dim / heads];
+/// those of `sources` with `appended` [1, 1, embed_dim], and zeros, as further steps.
+Tensor MultiheadAttention::heads(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                 const Tensor& appended, bool sources) const {
+  const std::int64_t width = embed_dim_ / num_heads_;
+  const int steps = options_.batch_first ? 1 : 0, batch = 1 - steps;
+  const Tensor all = linear(x, weight, bias);
+  const Tensor split = all.reshape({x.size(0), x.size(1), num_heads_, width});
+  const Tensor each = split.permute({batch, 2, steps, 3});
+  std::vector<Tensor> parts{each};
+  const Shape one{x.size(batch), num_heads_, 1, width};
+  if (appended.defined())
+    parts.push_back(appended.to(each.dtype()).reshape({1, num_heads_, 1, width}).expand(one));
+  if (sources && options_.add_zero_attn)
+    parts.push_back(zeros(one, {.dtype = each.dtype(), .device = each.device()}));
+  return parts.size() == 1 ? each : cat(parts, 2);
 }
 
 namespace {
 
-/// The mask in the form that is added to the products.
-Tensor additive(const Tensor& mask, DType dtype, const char* what) {
+/// A mask of the form that scaled_dot_product_attention takes: true where a query attends to a key,
+/// or added to the products.
+Tensor attending(const Tensor& mask, DType dtype, const char* what) {
   FERRITE_CHECK(mask.dtype() == kBool || is_floating(mask.dtype()), DTypeError,
                 "MultiheadAttention", "expected a {} of bool or floating, got {}", what,
                 mask.describe());
-  if (mask.dtype() != kBool) return mask.to(dtype);
-  return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask,
-                     -std::numeric_limits<double>::infinity());
+  return mask.dtype() == kBool ? logical_not(mask) : mask.to(dtype);
+}
+
+Tensor additive(const Tensor& mask, DType dtype) {
+  if (mask.dtype() != kBool) return mask;
+  return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}),
+                     logical_not(mask), -std::numeric_limits<double>::infinity());
+}
+
+/// Both masks, one of which may be undefined.
+Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  if (a.dtype() == kBool && b.dtype() == kBool) return logical_and(a, b);
+  return additive(a, dtype) + additive(b, dtype);
 }
 
 }  // namespace
 
-/// Both masks, to be added to products [N * num_heads, L, S]; undefined if there is none. Query and
-/// key are [L, N, *] and [S, N, *].
+/// Both masks, broadcasting to [N, num_heads, L, S]; undefined if there is none. Query and key are
+/// [L, N, *] and [S, N, *], or batch_first.
 Tensor MultiheadAttention::mask(const Tensor& query, const Tensor& key,
                                 const AttentionArguments& arguments) const {
-  const std::int64_t targets = query.size(0), batch = query.size(1), sources = key.size(0);
-  const std::int64_t all = batch * num_heads_;
-  Tensor mask;
+  const int steps = options_.batch_first ? 1 : 0;
+  const std::int64_t targets = query.size(steps), batch = query.size(1 - steps),
+                     sources = key.size(steps), all = batch * num_heads_;
+  FERRITE_CHECK(!arguments.is_causal || arguments.attn_mask.defined(), ValueError, name(),
+                "is_causal describes attn_mask, which is undefined: pass the mask as well");
+  Tensor mask, padding;
   if (arguments.attn_mask.defined()) {
     const Shape& s = arguments.attn_mask.shape();
     FERRITE_CHECK((s == Shape{targets, sources} || s == Shape{all, targets, sources}), ShapeError,
                   name(), "expected an attn_mask of {} or {}, got {}", Shape{targets, sources},
                   Shape{all, targets, sources}, s);
-    mask = additive(arguments.attn_mask, query.dtype(), "attn_mask");
+    mask = attending(arguments.attn_mask, query.dtype(), "attn_mask");
+    if (s.size() == 3) mask = mask.reshape({batch, num_heads_, targets, sources});
   }
   if (arguments.key_padding_mask.defined()) {
     const Tensor& given = arguments.key_padding_mask;
-    const Tensor padding = given.dim() == 1 ? given.unsqueeze(0) : given;
-    FERRITE_CHECK((padding.shape() == Shape{batch, sources}), ShapeError, name(),
+    const Tensor keys = given.dim() == 1 ? given.unsqueeze(0) : given;
+    FERRITE_CHECK((keys.shape() == Shape{batch, sources}), ShapeError, name(),
                   "expected a key_padding_mask of {}, got {}", Shape{batch, sources},
                   given.shape());
-    const Tensor keys = additive(padding, query.dtype(), "key_padding_mask")
-                            .reshape({batch, 1, 1, sources})
-                            .expand({batch, num_heads_, 1, sources})
-                            .reshape({all, 1, sources});
-    mask = mask.defined() ? mask + keys : keys;
+    padding = attending(keys, query.dtype(), "key_padding_mask").reshape({batch, 1, 1, sources});
   }
-  return mask;
+  mask = both(mask, padding, query.dtype());
+  const int more = (bias_k.defined() ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
+  if (!mask.defined() || more == 0) return mask;
+  Shape shape = mask.shape();
+  shape[shape.size() - 1] = more;
+  const TensorOptions options{.dtype = mask.dtype(), .device = mask.device()};
+  return cat({mask, mask.dtype() == kBool ? ones(shape, options) : zeros(shape, options)}, -1);
 }
 
 Tensor MultiheadAttention::forward(const Tensor& input) {
@@ -147,28 +188,38 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
                                             const Tensor& value,
                                             const AttentionArguments& arguments) {
   check(query, key, value);
-  const bool batched = query.dim() == 3, turned = batched && options_.batch_first;
-  const auto steps_first = [&](const Tensor& t) {
-    return !batched ? t.unsqueeze(1) : turned ? t.transpose(0, 1) : t;
-  };
-  const Tensor q = steps_first(query), k = steps_first(key), v = steps_first(value);
+  const bool batched = query.dim() == 3;
+  const int batch = options_.batch_first ? 0 : 1, steps = 1 - batch;
+  const auto in_batch = [&](const Tensor& t) { return batched ? t : t.unsqueeze(batch); };
+  const Tensor q = in_batch(query), k = in_batch(key), v = in_batch(value);
   const std::vector<Tensor> weights =
       in_proj_weight.defined() ? chunk(in_proj_weight, 3)
                                : std::vector{q_proj_weight, k_proj_weight, v_proj_weight};
   const std::vector<Tensor> biases =
       in_proj_bias.defined() ? chunk(in_proj_bias, 3) : std::vector<Tensor>(3);
-  const Tensor shares = ferrite::detail::attention_weights(
-      heads(q, weights[0], biases[0]), heads(k, weights[1], biases[1]),
-      {.attn_mask = mask(q, k, arguments), .dropout_p = is_training() ? options_.dropout : 0});
-  const std::int64_t targets = q.size(0), batch = q.size(1), sources = k.size(0);
-  const Tensor mixed = matmul(shares, heads(v, weights[2], biases[2]))
-                           .transpose(0, 1)
-                           .reshape({targets, batch, embed_dim_});
-  const Tensor out = out_proj(mixed);
-  AttentionOutput result{!batched ? out.squeeze(1) : turned ? out.transpose(0, 1) : out, {}};
-  if (!arguments.need_weights) return result;
-  result.weights = shares.reshape({batch, num_heads_, targets, sources});
-  if (arguments.average_attn_weights) result.weights = mean(result.weights, {1});
+  ScaledDotProductAttentionOptions options{.attn_mask = mask(q, k, arguments),
+                                           .dropout_p = is_training() ? options_.dropout : 0};
+  const Tensor queries = heads(q, weights[0], biases[0], {}, false),
+               keys = heads(k, weights[1], biases[1], bias_k, true),
+               values = heads(v, weights[2], biases[2], bias_v, true);
+  Tensor shares, mixed;
+  if (arguments.need_weights) {
+    shares = ferrite::detail::attention_weights(queries, keys, options);
+    mixed = matmul(shares, values);
+  } else {
+    if (arguments.is_causal && !arguments.key_padding_mask.defined() &&
+        keys.size(2) == k.size(steps)) {
+      options.attn_mask = {};
+      options.is_causal = true;
+    }
+    mixed = scaled_dot_product_attention(queries, keys, values, options);
+  }
+  // [N, heads, L, width] to the inputs' order.
+  mixed = options_.batch_first ? mixed.transpose(1, 2) : mixed.permute({2, 0, 1, 3});
+  const Tensor out = out_proj(mixed.reshape(q.shape()));
+  AttentionOutput result{batched ? out : out.squeeze(batch), shares};
+  if (!shares.defined()) return result;
+  if (arguments.average_attn_weights) result.weights = mean(shares, {1});
   if (!batched) result.weights = result.weights.squeeze(0);
   return result;
 }

@@ -13,6 +13,8 @@ namespace ferrite::nn {
 struct MultiheadAttentionOptions {
   double dropout = 0;  ///< probability of dropping an attention weight, in training
   bool bias = true;
+  bool add_bias_kv = false;    ///< appends a learned key and value, bias_k and bias_v
+  bool add_zero_attn = false;  ///< appends a key and a value of zeros
   std::optional<std::int64_t> kdim = {},
                               vdim = {};  ///< features of keys and values; default: embed_dim
   bool batch_first = false;               ///< [N, L, *] rather than [L, N, *]
@@ -27,6 +29,9 @@ struct AttentionArguments {
   /// [L, S] or [N * num_heads, L, S]; the same for each query.
   Tensor attn_mask = {};
   bool average_attn_weights = true;  ///< averages the weights over the heads
+  /// Says that attn_mask, which must be given, is that of causal attention, whose weights above the
+  /// diagonal need not be computed.
+  bool is_causal = false;
 };
 
 struct AttentionOutput {
@@ -36,9 +41,10 @@ struct AttentionOutput {
 
 /// Multi-head attention (Vaswani et al. 2017) of query [L, N, embed_dim], key [S, N, kdim] and
 /// value [S, N, vdim]; N may be absent. `auto [output, weights] = attention(query, key, value,
-/// {.need_weights = false})`. With one input it computes self-attention and returns only the
-/// output. ValueError unless num_heads divides embed_dim; ShapeError for inputs or masks of other
-/// shapes. Names, initial values and results are those of PyTorch.
+/// {.need_weights = false})`, which keeps no L x S numbers in memory. With one input it computes
+/// self-attention and returns only the output. ValueError unless num_heads divides embed_dim;
+/// ShapeError for inputs or masks of other shapes. Names, initial values and results are those of
+/// PyTorch.
 class MultiheadAttention : public Cloneable<MultiheadAttention> {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
@@ -62,11 +68,13 @@ class MultiheadAttention : public Cloneable<MultiheadAttention> {
   Tensor in_proj_weight;  ///< [3 * embed_dim, embed_dim]; undefined if kdim or vdim differ:
   Tensor q_proj_weight, k_proj_weight, v_proj_weight;  ///< then these, [embed_dim, *]
   Tensor in_proj_bias;                                 ///< [3 * embed_dim]; undefined without bias
+  Tensor bias_k, bias_v;                               ///< [1, 1, embed_dim]; with add_bias_kv
   Linear out_proj;
 
  private:
   void check(const Tensor& query, const Tensor& key, const Tensor& value) const;
-  Tensor heads(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
+  Tensor heads(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& appended,
+               bool sources) const;
   Tensor mask(const Tensor& query, const Tensor& key, const AttentionArguments& arguments) const;
 
   std::int64_t embed_dim_, num_heads_;

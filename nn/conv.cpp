@@ -9,10 +9,20 @@ namespace ferrite::nn {
 
 namespace {
 
-void check_channels(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
+constexpr const char* kConv[] = {"Conv1d", "Conv2d", "Conv3d"};
+constexpr const char* kTransposed[] = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"};
+
+/// The weight [first, second / groups, *kernel_size].
+template <class Sizes>
+Tensor make_weight(const char* layer, std::int64_t first, std::int64_t second, std::int64_t groups,
+                   const Sizes& kernel_size) {
   FERRITE_CHECK(
-      groups > 0 && in > 0 && out > 0 && in % groups == 0 && out % groups == 0, ValueError, layer,
-      "{} input and {} output channels must be positive multiples of {} groups", in, out, groups);
+      groups > 0 && first > 0 && second > 0 && first % groups == 0 && second % groups == 0,
+      ValueError, layer, "{} and {} channels must be positive multiples of {} groups", first,
+      second, groups);
+  Shape shape{first, second / groups};
+  for (const std::int64_t size : ops::sizes_of(kernel_size)) shape.push_back(size);
+  return empty(shape);
 }
 
 void reset(const Tensor& weight, const Tensor& bias) {
@@ -23,14 +33,18 @@ void reset(const Tensor& weight, const Tensor& bias) {
 }
 
 /// The part of extra_repr() that all convolutions share; defaults are omitted.
-std::string describe(std::int64_t in, std::int64_t out, const Tensor& weight, Pair stride,
-                     const std::string& padding, Pair dilation, Pair output_padding,
+template <class Sizes>
+std::string describe(std::int64_t in, std::int64_t out, const Tensor& weight, const Sizes& stride,
+                     const std::string& padding, const Sizes& dilation, const Sizes& output_padding,
                      std::int64_t groups, bool bias) {
-  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in, out,
-                                 repr(Pair(weight.size(2), weight.size(3))), repr(stride));
-  if (padding != "(0, 0)") text += ", padding=" + padding;
-  if (dilation != Pair(1)) text += ", dilation=" + repr(dilation);
-  if (output_padding != Pair(0)) text += ", output_padding=" + repr(output_padding);
+  Shape kernel = weight.shape();
+  kernel.erase(0);
+  kernel.erase(0);
+  std::string text =
+      fmt::format("{}, {}, kernel_size={}, stride={}", in, out, repr(kernel), repr_sizes(stride));
+  if (padding != repr_sizes(Sizes(0))) text += ", padding=" + padding;
+  if (dilation != Sizes(1)) text += ", dilation=" + repr_sizes(dilation);
+  if (output_padding != Sizes(0)) text += ", output_padding=" + repr_sizes(output_padding);
   if (groups != 1) text += fmt::format(", groups={}", groups);
   if (!bias) text += ", bias=False";
   return text;
@@ -38,70 +52,128 @@ std::string describe(std::int64_t in, std::int64_t out, const Tensor& weight, Pa
 
 }  // namespace
 
-Conv2d::Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
-               const Conv2dOptions& options)
-    : options_(options) {
-  check_channels("Conv2d", in_channels, out_channels, options.groups);
-  weight = empty({out_channels, in_channels / options.groups, kernel_size.h, kernel_size.w});
+template <int N>
+ConvNd<N>::ConvNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
+                  const ConvOptions<N>& options)
+    : weight(make_weight(kConv[N - 1], out_channels, in_channels, options.groups, kernel_size)),
+      options_(options) {
   if (options.bias) bias = empty({out_channels});
   register_parameter("weight", weight);
   register_parameter("bias", bias);
   reset_parameters();
 }
 
-void Conv2d::reset_parameters() { reset(weight, bias); }
+template <int N>
+void ConvNd<N>::reset_parameters() {
+  reset(weight, bias);
+}
 
-Tensor Conv2d::forward(const Tensor& input) { return conv2d(input, weight, bias, op_options()); }
+template <int N>
+Tensor ConvNd<N>::padded(const Tensor& input) const {
+  if (options_.padding_mode == PadMode::constant) return input;
+  const auto sizes = ops::sizes_of(options_.padding.size),
+             dilation = ops::sizes_of(options_.dilation);
+  std::vector<std::int64_t> amounts;
+  for (int d = N; d-- > 0;) {
+    const auto i = static_cast<std::size_t>(d);
+    std::int64_t before = sizes[i], after = sizes[i];
+    if (options_.padding.is_same) {
+      const std::int64_t both = dilation[i] * (weight.size(2 + d) - 1);
+      before = both / 2, after = both - before;
+    }
+    amounts.insert(amounts.end(), {before, after});
+  }
+  return pad(input, amounts, options_.padding_mode);
+}
 
-std::optional<std::int64_t> Conv2d::multiply_adds(std::span<const Tensor>,
-                                                  std::span<const Tensor> outputs) const {
+template <int N>
+Tensor ConvNd<N>::forward(const Tensor& input) {
+  const Tensor x = padded(input);
+  if constexpr (N == 1)
+    return conv1d(x, weight, bias, op_options());
+  else if constexpr (N == 2)
+    return conv2d(x, weight, bias, op_options());
+  else
+    return conv3d(x, weight, bias, op_options());
+}
+
+template <int N>
+std::optional<std::int64_t> ConvNd<N>::multiply_adds(std::span<const Tensor>,
+                                                     std::span<const Tensor> outputs) const {
   return outputs[0].numel() * (weight.numel() / weight.size(0));
 }
 
-Conv2dFuncOptions Conv2d::op_options() const {
-  return {.stride = options_.stride,
-          .padding = options_.padding,
-          .dilation = options_.dilation,
-          .groups = options_.groups};
+template <int N>
+std::string ConvNd<N>::extra_repr() const {
+  constexpr const char* kModes[] = {"zeros", "reflect", "replicate", "circular"};
+  const ConvOptions<N>& o = options_;
+  std::string text = describe(weight.size(1) * o.groups, weight.size(0), weight, o.stride,
+                              o.padding.is_same ? "same" : repr_sizes(o.padding.size), o.dilation,
+                              SizeOf<N>(0), o.groups, bias.defined());
+  if (o.padding_mode != PadMode::constant)
+    text += fmt::format(", padding_mode={}", kModes[static_cast<int>(o.padding_mode)]);
+  return text;
 }
 
-std::string Conv2d::extra_repr() const {
-  return describe(weight.size(1) * options_.groups, weight.size(0), weight, options_.stride,
-                  options_.padding.is_same ? "same" : repr(options_.padding.size),
-                  options_.dilation, 0, options_.groups, bias.defined());
-}
+template class ConvNd<1>;
+template class ConvNd<2>;
+template class ConvNd<3>;
 
-ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels,
-                                 Pair kernel_size, const ConvTranspose2dOptions& options)
-    : options_(options) {
-  check_channels("ConvTranspose2d", in_channels, out_channels, options.groups);
-  weight = empty({in_channels, out_channels / options.groups, kernel_size.h, kernel_size.w});
+// ---- Transposed
+
+template <int N>
+ConvTransposeNd<N>::ConvTransposeNd(std::int64_t in_channels, std::int64_t out_channels,
+                                    SizeOf<N> kernel_size, const ConvTransposeOptions<N>& options)
+    : weight(
+          make_weight(kTransposed[N - 1], in_channels, out_channels, options.groups, kernel_size)),
+      options_(options) {
   if (options.bias) bias = empty({out_channels});
   register_parameter("weight", weight);
   register_parameter("bias", bias);
   reset_parameters();
 }
 
-void ConvTranspose2d::reset_parameters() { reset(weight, bias); }
-
-Tensor ConvTranspose2d::forward(const Tensor& input) {
-  return conv_transpose2d(input, weight, bias,
-                          {.stride = options_.stride,
-                           .padding = options_.padding,
-                           .output_padding = options_.output_padding,
-                           .groups = options_.groups,
-                           .dilation = options_.dilation});
+template <int N>
+void ConvTransposeNd<N>::reset_parameters() {
+  reset(weight, bias);
 }
 
-std::optional<std::int64_t> ConvTranspose2d::multiply_adds(std::span<const Tensor> inputs,
-                                                           std::span<const Tensor>) const {
+template <int N>
+Tensor ConvTransposeNd<N>::forward(const Tensor& input) {
+  const auto run = [&](auto function, auto o) {
+    o.stride = options_.stride;
+    o.padding = options_.padding;
+    o.output_padding = options_.output_padding;
+    o.groups = options_.groups;
+    o.dilation = options_.dilation;
+    return function(o);
+  };
+  if constexpr (N == 1)
+    return run([&](const auto& o) { return conv_transpose1d(input, weight, bias, o); },
+               ConvTranspose1dFuncOptions());
+  else if constexpr (N == 2)
+    return run([&](const auto& o) { return conv_transpose2d(input, weight, bias, o); },
+               ConvTranspose2dFuncOptions());
+  else
+    return run([&](const auto& o) { return conv_transpose3d(input, weight, bias, o); },
+               ConvTranspose3dFuncOptions());
+}
+
+template <int N>
+std::optional<std::int64_t> ConvTransposeNd<N>::multiply_adds(std::span<const Tensor> inputs,
+                                                              std::span<const Tensor>) const {
   return inputs[0].numel() * (weight.numel() / weight.size(0));
 }
 
-std::string ConvTranspose2d::extra_repr() const {
-  return describe(weight.size(0), weight.size(1) * options_.groups, weight, options_.stride,
-                  repr(options_.padding), options_.dilation, options_.output_padding,
-                  options_.groups, bias.defined());
+template <int N>
+std::string ConvTransposeNd<N>::extra_repr() const {
+  const ConvTransposeOptions<N>& o = options_;
+  return describe(weight.size(0), weight.size(1) * o.groups, weight, o.stride,
+                  repr_sizes(o.padding), o.dilation, o.output_padding, o.groups, bias.defined());
 }
+
+template class ConvTransposeNd<1>;
+template class ConvTransposeNd<2>;
+template class ConvTransposeNd<3>;
 
 }  // namespace ferrite::nn

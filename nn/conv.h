@@ -1,75 +1,126 @@
-// Conv2d and ConvTranspose2d.
+// Conv1d, Conv2d, Conv3d and ConvTranspose1d, ConvTranspose2d, ConvTranspose3d.
 #pragma once
 
 #include <cstdint>
 
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/conv.h"
+#include "ferrite/ops/rearrange.h"
 
 namespace ferrite::nn {
 
-struct Conv2dOptions {
+/// In N dimensions.
+template <int N>
+struct ConvOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  Pair stride = 1;
-  Padding padding = 0;
-  Pair dilation = 1;
+  SizeOf<N> stride = 1;
+  PaddingOf<N> padding = 0;
+  SizeOf<N> dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
+  /// What the padding holds: zeros (constant), or values of the input, as pad() defines them.
+  PadMode padding_mode = PadMode::constant;
 };
+using Conv1dOptions = ConvOptions<1>;
+using Conv2dOptions = ConvOptions<2>;
+using Conv3dOptions = ConvOptions<3>;
 
-/// 2-d convolution of [N, in_channels, H, W] to [N, out_channels, H', W'], as conv2d() of
-/// ops/conv.h: `Conv2d(1, 6, 5, {.padding = 2})`. Weights and biases are initialised uniformly
-/// within +-1 / sqrt(fan_in). ValueError unless `groups` divides both numbers of channels.
-class Conv2d : public Cloneable<Conv2d> {
+/// The common base of the convolutions in N dimensions, of [N, in_channels, *] to [N, out_channels,
+/// *], as the functions of ops/conv.h: `Conv2d(1, 6, 5, {.padding = 2})`. Weights and biases are
+/// initialised uniformly within +-1 / sqrt(fan_in). ValueError unless `groups` divides both numbers
+/// of channels.
+template <int N>
+class ConvNd : public Module {
  public:
-  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
-         const Conv2dOptions& options = {});
+  ConvNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
+         const ConvOptions<N>& options = {});
   /// In PyTorch's order: `Conv2d(1, 8, 3, 1, 1)` has a stride and a padding of 1.
-  Conv2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size, Pair stride,
-         Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1, bool bias = true)
-      : Conv2d(in_channels, out_channels, kernel_size,
+  ConvNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
+         SizeOf<N> stride, PaddingOf<N> padding = 0, SizeOf<N> dilation = 1,
+         std::int64_t groups = 1, bool bias = true, PadMode padding_mode = PadMode::constant)
+      : ConvNd(in_channels, out_channels, kernel_size,
                {.stride = stride,
                 .padding = padding,
                 .dilation = dilation,
                 .groups = groups,
-                .bias = bias}) {}
+                .bias = bias,
+                .padding_mode = padding_mode}) {}
   /// Draws new weights.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
-  const Conv2dOptions& options() const { return options_; }
-  /// Those of options() that the op takes.
-  Conv2dFuncOptions op_options() const;
+  const ConvOptions<N>& options() const { return options_; }
+  /// The options of the function, which takes padded() instead of the input.
+  auto op_options() const;
+  /// The input with the padding that is not zeros; itself if there is none.
+  Tensor padded(const Tensor& input) const;
 
   Tensor weight;  ///< [out_channels, in_channels / groups, *kernel_size]
   Tensor bias;    ///< [out_channels]; undefined without bias
 
  private:
-  Conv2dOptions options_;
+  ConvOptions<N> options_;
 };
 
-struct ConvTranspose2dOptions {
+template <int N>
+using ConvFuncOptions =
+    std::conditional_t<N == 1, Conv1dFuncOptions,
+                       std::conditional_t<N == 2, Conv2dFuncOptions, Conv3dFuncOptions>>;
+
+template <int N>
+auto ConvNd<N>::op_options() const {
+  ConvFuncOptions<N> o;
+  o.stride = options_.stride;
+  if (options_.padding_mode == PadMode::constant) o.padding = options_.padding;
+  o.dilation = options_.dilation;
+  o.groups = options_.groups;
+  return o;
+}
+
+extern template class ConvNd<1>;
+extern template class ConvNd<2>;
+extern template class ConvNd<3>;
+
+class Conv1d : public Cloneable<Conv1d, ConvNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class Conv2d : public Cloneable<Conv2d, ConvNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class Conv3d : public Cloneable<Conv3d, ConvNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+
+template <int N>
+struct ConvTransposeOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  Pair stride = 1;
-  Pair padding = 0;
-  Pair output_padding = 0;
+  SizeOf<N> stride = 1;
+  SizeOf<N> padding = 0;
+  SizeOf<N> output_padding = 0;
   std::int64_t groups = 1;
   bool bias = true;
-  Pair dilation = 1;
+  SizeOf<N> dilation = 1;
 };
+using ConvTranspose1dOptions = ConvTransposeOptions<1>;
+using ConvTranspose2dOptions = ConvTransposeOptions<2>;
+using ConvTranspose3dOptions = ConvTransposeOptions<3>;
 
-/// Transposed 2-d convolution of [N, in_channels, H, W] to [N, out_channels, H', W'], as
-/// conv_transpose2d() of ops/conv.h; initialisation and errors as for Conv2d.
-class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
+/// The common base of the transposed convolutions of [N, in_channels, *] to [N, out_channels, *],
+/// as the functions of ops/conv.h; initialisation and errors as for ConvNd.
+template <int N>
+class ConvTransposeNd : public Module {
  public:
-  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
-                  const ConvTranspose2dOptions& options = {});
-  ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, Pair kernel_size,
-                  Pair stride, Pair padding = 0, Pair output_padding = 0, std::int64_t groups = 1,
-                  bool bias = true, Pair dilation = 1)
-      : ConvTranspose2d(in_channels, out_channels, kernel_size,
+  ConvTransposeNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
+                  const ConvTransposeOptions<N>& options = {});
+  ConvTransposeNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
+                  SizeOf<N> stride, SizeOf<N> padding = 0, SizeOf<N> output_padding = 0,
+                  std::int64_t groups = 1, bool bias = true, SizeOf<N> dilation = 1)
+      : ConvTransposeNd(in_channels, out_channels, kernel_size,
                         {.stride = stride,
                          .padding = padding,
                          .output_padding = output_padding,
@@ -87,7 +138,24 @@ class ConvTranspose2d : public Cloneable<ConvTranspose2d> {
   Tensor bias;    ///< [out_channels]; undefined without bias
 
  private:
-  ConvTranspose2dOptions options_;
+  ConvTransposeOptions<N> options_;
+};
+
+extern template class ConvTransposeNd<1>;
+extern template class ConvTransposeNd<2>;
+extern template class ConvTransposeNd<3>;
+
+class ConvTranspose1d : public Cloneable<ConvTranspose1d, ConvTransposeNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class ConvTranspose2d : public Cloneable<ConvTranspose2d, ConvTransposeNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class ConvTranspose3d : public Cloneable<ConvTranspose3d, ConvTransposeNd<3>> {
+ public:
+  using Cloneable::Cloneable;
 };
 
 }  // namespace ferrite::nn

@@ -22,7 +22,8 @@ Tensor linear_gelu(Linear& linear, const Tensor& x, GeluApproximation approximat
 
 Tensor conv_relu(Conv2d& conv, const Tensor& x) {
   if (conv.has_hooks()) return relu(conv(x));
-  return conv.in_call([&] { return conv2d_relu(x, conv.weight, conv.bias, conv.op_options()); });
+  return conv.in_call(
+      [&] { return conv2d_relu(conv.padded(x), conv.weight, conv.bias, conv.op_options()); });
 }
 
 namespace {
@@ -41,7 +42,8 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
   const Tensor out = conv.in_call([&] {
-    const auto result = conv2d_statistics(x, conv.weight, conv.bias, conv.op_options());
+    const auto result =
+        conv2d_statistics(conv.padded(x), conv.weight, conv.bias, conv.op_options());
     then.statistics = result.statistics;
     return result.output;
   });

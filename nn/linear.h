@@ -1,4 +1,5 @@
-// Linear, Embedding, Flatten.
+// Linear, Bilinear, Embedding, EmbeddingBag, Flatten, Unflatten, CosineSimilarity,
+// PairwiseDistance.
 #pragma once
 
 #include <concepts>
@@ -6,6 +7,7 @@
 #include <optional>
 
 #include "ferrite/nn/module.h"
+#include "ferrite/ops/embedding_bag.h"
 
 namespace ferrite::nn {
 
@@ -27,6 +29,22 @@ class Linear : public Cloneable<Linear> {
                                             std::span<const Tensor> outputs) const override;
 
   Tensor weight;  ///< [out_features, in_features]
+  Tensor bias;    ///< [out_features]; undefined without bias
+};
+
+/// bilinear() of ops/matmul.h: `layer(x1, x2)` of [*, in1_features] and [*, in2_features] to
+/// [*, out_features].
+class Bilinear : public Cloneable<Bilinear> {
+ public:
+  Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
+           const LinearOptions& options = {});
+  /// Draws new weights: uniform within +-1 / sqrt(in1_features).
+  void reset_parameters();
+  using Module::forward;
+  Tensor forward(const Tensor& x1, const Tensor& x2);
+  std::string extra_repr() const override;
+
+  Tensor weight;  ///< [out_features, in1_features, in2_features]
   Tensor bias;    ///< [out_features]; undefined without bias
 };
 
@@ -56,9 +74,73 @@ class Embedding : public Cloneable<Embedding> {
   std::optional<std::int64_t> padding_idx_;
 };
 
+struct EmbeddingBagLayerOptions {
+  BagMode mode = BagMode::mean;
+  bool include_last_offset = false;
+  std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as zero and does not count
+};
+
+/// embedding_bag() of ops/embedding_bag.h: `bags(indices)`, `bags(indices, offsets)` or, with
+/// BagMode::sum, `bags(indices, offsets, per_sample_weights)`.
+class EmbeddingBag : public Cloneable<EmbeddingBag> {
+ public:
+  EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
+               const EmbeddingBagLayerOptions& options = {});
+  /// Draws new rows from N(0, 1).
+  void reset_parameters();
+  Tensor forward(const Tensor& indices) override { return forward(indices, {}, {}); }
+  Tensor forward(const Tensor& indices, const Tensor& offsets) {
+    return forward(indices, offsets, {});
+  }
+  Tensor forward(const Tensor& indices, const Tensor& offsets, const Tensor& per_sample_weights);
+  std::string extra_repr() const override;
+
+  Tensor weight;  ///< [num_embeddings, embedding_dim]
+
+ private:
+  EmbeddingBagLayerOptions options_;
+};
+
 struct FlattenOptions {
   int start_dim = 1;
   int end_dim = -1;
+};
+
+/// Splits dimension `dim` into `sizes`, one of which may be -1.
+class Unflatten : public Cloneable<Unflatten> {
+ public:
+  Unflatten(int dim, const Shape& sizes) : dim_(dim), sizes_(sizes) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  int dim_;
+  Shape sizes_;
+};
+
+/// The cosine of the angle of vectors along dimension `dim`; norms are held at `eps` at least.
+class CosineSimilarity : public Cloneable<CosineSimilarity> {
+ public:
+  explicit CosineSimilarity(int dim = 1, double eps = 1e-8) : dim_(dim), eps_(eps) {}
+  using Module::forward;
+  Tensor forward(const Tensor& x1, const Tensor& x2);
+
+ private:
+  int dim_;
+  double eps_;
+};
+
+/// pairwise_distance() of ops/products.h.
+class PairwiseDistance : public Cloneable<PairwiseDistance> {
+ public:
+  explicit PairwiseDistance(double p = 2, double eps = 1e-6, bool keepdim = false)
+      : p_(p), eps_(eps), keepdim_(keepdim) {}
+  using Module::forward;
+  Tensor forward(const Tensor& x1, const Tensor& x2);
+
+ private:
+  double p_, eps_;
+  bool keepdim_;
 };
 
 class Flatten : public Cloneable<Flatten> {

@@ -86,6 +86,87 @@ void BatchNorm2d::check_input(const Tensor& input) const {
                 "expected [N, {}, H, W], got {}", num_features_, input.describe());
 }
 
+void BatchNorm3d::check_input(const Tensor& input) const {
+  FERRITE_CHECK(input.defined() && input.dim() == 5, ShapeError, "BatchNorm3d",
+                "expected [N, {}, D, H, W], got {}", num_features_, input.describe());
+}
+
+// ---- Instance norm
+
+template <int N>
+InstanceNormNd<N>::InstanceNormNd(std::int64_t num_features, const InstanceNormOptions& options)
+    : num_features_(num_features), options_(options) {
+  if (options.affine) {
+    weight = empty({num_features});
+    bias = empty({num_features});
+  }
+  if (options.track_running_stats) {
+    running_mean = empty({num_features});
+    running_var = empty({num_features});
+    num_batches_tracked = zeros({}, {.dtype = kInt64});
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+  register_buffer("running_mean", running_mean);
+  register_buffer("running_var", running_var);
+  register_buffer("num_batches_tracked", num_batches_tracked);
+  reset_parameters();
+  reset_running_stats();
+}
+
+template <int N>
+void InstanceNormNd<N>::reset_parameters() {
+  if (!weight.defined()) return;
+  init::ones_(weight);
+  init::zeros_(bias);
+}
+
+template <int N>
+void InstanceNormNd<N>::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+template <int N>
+Tensor InstanceNormNd<N>::forward(const Tensor& input) {
+  constexpr const char* kNames[] = {"InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"};
+  FERRITE_CHECK(input.defined() && (input.dim() == N + 1 || input.dim() == N + 2), ShapeError,
+                kNames[N - 1], "expected an input of {} or, without a batch, {} dimensions, got {}",
+                N + 2, N + 1, input.describe());
+  if (input.dim() == N + 1) return forward(input.unsqueeze(0)).squeeze(0);
+  FERRITE_CHECK(input.size(1) == num_features_ || !(weight.defined() || running_mean.defined()),
+                ShapeError, kNames[N - 1], "expected {} channels, got {}", num_features_,
+                input.describe());
+  // A checkpoint that recomputes a batch must not count it twice.
+  const bool own = is_training() || !running_mean.defined();
+  const bool update = is_training() && running_mean.defined() && !autograd::is_recomputing();
+  return instance_norm(
+      input, own && !update ? Tensor() : running_mean, own && !update ? Tensor() : running_var,
+      weight, bias, {.use_input_stats = own, .momentum = options_.momentum, .eps = options_.eps});
+}
+
+template <int N>
+std::string InstanceNormNd<N>::extra_repr() const {
+  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,
+                     repr(options_.eps), repr(options_.momentum), repr(options_.affine),
+                     repr(options_.track_running_stats));
+}
+
+template class InstanceNormNd<1>;
+template class InstanceNormNd<2>;
+template class InstanceNormNd<3>;
+
+Tensor LocalResponseNorm::forward(const Tensor& input) {
+  return local_response_norm(input, size_, options_);
+}
+
+std::string LocalResponseNorm::extra_repr() const {
+  return fmt::format("{}, alpha={}, beta={}, k={}", size_, repr(options_.alpha),
+                     repr(options_.beta), repr(options_.k));
+}
+
 LayerNorm::LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options)
     : normalized_shape_(normalized_shape), options_(options) {
   if (options.elementwise_affine) {
@@ -109,6 +190,27 @@ Tensor LayerNorm::forward(const Tensor& input) {
 std::string LayerNorm::extra_repr() const {
   return fmt::format("{}, eps={}, elementwise_affine={}", repr(normalized_shape_),
                      repr(options_.eps), repr(options_.elementwise_affine));
+}
+
+RMSNorm::RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options)
+    : normalized_shape_(normalized_shape), options_(options) {
+  if (options.elementwise_affine) weight = empty(normalized_shape);
+  register_parameter("weight", weight);
+  reset_parameters();
+}
+
+void RMSNorm::reset_parameters() {
+  if (weight.defined()) init::ones_(weight);
+}
+
+Tensor RMSNorm::forward(const Tensor& input) {
+  return rms_norm(input, normalized_shape_, weight, options_.eps);
+}
+
+std::string RMSNorm::extra_repr() const {
+  return fmt::format("{}, eps={}, elementwise_affine={}", repr(normalized_shape_),
+                     options_.eps ? repr(*options_.eps) : "None",
+                     repr(options_.elementwise_affine));
 }
 
 GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,

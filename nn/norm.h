@@ -1,4 +1,5 @@
-// BatchNorm1d, BatchNorm2d, LayerNorm, GroupNorm.
+// BatchNorm1d to BatchNorm3d, InstanceNorm1d to InstanceNorm3d, LayerNorm, RMSNorm, GroupNorm,
+// LocalResponseNorm.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct BatchNormOptions {
   bool track_running_stats = true;
 };
 
-/// Batch normalisation (Ioffe and Szegedy 2015), the common base of BatchNorm1d and BatchNorm2d,
+/// Batch normalisation (Ioffe and Szegedy 2015), the common base of BatchNorm1d to BatchNorm3d,
 /// which differ in the inputs they accept (ShapeError for others).
 class BatchNorm : public Module {
  public:
@@ -81,6 +82,77 @@ class BatchNorm2d : public Cloneable<BatchNorm2d, BatchNorm> {
   void check_input(const Tensor& input) const override;
 };
 
+/// [N, C, D, H, W]
+class BatchNorm3d : public Cloneable<BatchNorm3d, BatchNorm> {
+ public:
+  explicit BatchNorm3d(std::int64_t num_features, const BatchNormOptions& options = {})
+      : Cloneable(num_features, options) {}
+
+ protected:
+  void check_input(const Tensor& input) const override;
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  double momentum = 0.1;             ///< weight of a new batch in the running statistics
+  bool affine = false;               ///< whether there are a weight and a bias
+  bool track_running_stats = false;  ///< whether evaluation uses running statistics
+};
+
+/// Normalises each channel of each element of a batch [N, C, *] in N dimensions, or of [C, *]
+/// (Ulyanov et al. 2016): the common base of InstanceNorm1d to InstanceNorm3d. ShapeError for
+/// inputs of other ranks, and of another number of channels where there are parameters or
+/// statistics.
+template <int N>
+class InstanceNormNd : public Module {
+ public:
+  explicit InstanceNormNd(std::int64_t num_features, const InstanceNormOptions& options = {});
+  /// Weight 1, bias 0.
+  void reset_parameters();
+  /// Mean 0, variance 1.
+  void reset_running_stats();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  Tensor weight, bias;               ///< [num_features]; undefined unless affine
+  Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
+  Tensor num_batches_tracked;        ///< int64, 0-dimensional; stays 0, as PyTorch's
+
+ private:
+  std::int64_t num_features_;
+  InstanceNormOptions options_;
+};
+
+extern template class InstanceNormNd<1>;
+extern template class InstanceNormNd<2>;
+extern template class InstanceNormNd<3>;
+
+class InstanceNorm1d : public Cloneable<InstanceNorm1d, InstanceNormNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class InstanceNorm2d : public Cloneable<InstanceNorm2d, InstanceNormNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class InstanceNorm3d : public Cloneable<InstanceNorm3d, InstanceNormNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+
+/// local_response_norm() of ops/norm.h.
+class LocalResponseNorm : public Cloneable<LocalResponseNorm> {
+ public:
+  explicit LocalResponseNorm(std::int64_t size, const LocalResponseNormOptions& options = {})
+      : size_(size), options_(options) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+ private:
+  std::int64_t size_;
+  LocalResponseNormOptions options_;
+};
+
 struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;  ///< whether there are a weight and a bias
@@ -108,6 +180,34 @@ class LayerNorm : public Cloneable<LayerNorm> {
  private:
   Shape normalized_shape_;
   LayerNormOptions options_;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps = {};  ///< default: the epsilon of the type that statistics have
+  bool elementwise_affine = true;  ///< whether there is a weight
+};
+
+/// Divides by the root mean square over the last dimensions, whose sizes must be `normalized_shape`
+/// (Zhang and Sennrich 2019).
+class RMSNorm : public Cloneable<RMSNorm> {
+ public:
+  explicit RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options = {});
+  explicit RMSNorm(std::int64_t normalized_size, const RMSNormOptions& options = {})
+      : RMSNorm(Shape{normalized_size}, options) {}
+  /// Weight 1.
+  void reset_parameters();
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::optional<std::int64_t> multiply_adds(std::span<const Tensor>,
+                                            std::span<const Tensor>) const override {
+    return 0;
+  }
+
+  Tensor weight;  ///< [*normalized_shape] or undefined
+
+ private:
+  Shape normalized_shape_;
+  RMSNormOptions options_;
 };
 
 struct GroupNormOptions {

@@ -1,57 +1,194 @@
-// MaxPool2d, AvgPool2d, AdaptiveAvgPool2d, for [N, C, H, W]. Options and errors are those of the
-// functions in ops/pool.h.
+// Poolings of one, two and three dimensions. Inputs, options and errors are those of the functions
+// in ops/pool.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/pool.h"
 
 namespace ferrite::nn {
 
+using ferrite::AvgPool1dOptions;
 using ferrite::AvgPool2dOptions;
+using ferrite::AvgPool3dOptions;
+using ferrite::LPPool1dOptions;
+using ferrite::LPPool2dOptions;
+using ferrite::LPPool3dOptions;
+using ferrite::MaxPool1dOptions;
 using ferrite::MaxPool2dOptions;
+using ferrite::MaxPool3dOptions;
+using ferrite::MaxUnpool1dOptions;
+using ferrite::MaxUnpool2dOptions;
+using ferrite::MaxUnpool3dOptions;
+
+// ---- The common bases in N dimensions
 
 /// `MaxPool2d(3, {.stride = 2, .padding = 1})`, or the same arguments in PyTorch's order.
-class MaxPool2d : public Cloneable<MaxPool2d> {
+template <int N>
+class MaxPoolNd : public Module {
  public:
-  explicit MaxPool2d(Pair kernel_size, const MaxPool2dOptions& options = {});
-  MaxPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
-      : MaxPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  explicit MaxPoolNd(SizeOf<N> kernel_size, const MaxPoolOptions<N>& options = {});
+  MaxPoolNd(SizeOf<N> kernel_size, SizeOf<N> stride, SizeOf<N> padding = 0)
+      : MaxPoolNd(kernel_size, {.stride = stride, .padding = padding}) {}
   // MaxPool2d({3, 2}), which could be a copy of MaxPool2d(3, 2) as well.
-  explicit MaxPool2d(const std::int64_t (&kernel_size)[2])
-      : MaxPool2d(Pair(kernel_size[0], kernel_size[1])) {}
+  explicit MaxPoolNd(const std::int64_t (&kernel_size)[N]) requires(N == 2)
+      : MaxPoolNd(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
+  /// PyTorch's return_indices: also the positions of the maxima, for MaxUnpool.
+  std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input);
   std::string extra_repr() const override;
 
  private:
-  MaxPool2dOptions options_;
+  MaxPoolOptions<N> options_;
 };
 
-class AvgPool2d : public Cloneable<AvgPool2d> {
+template <int N>
+class AvgPoolNd : public Module {
  public:
-  explicit AvgPool2d(Pair kernel_size, const AvgPool2dOptions& options = {});
-  AvgPool2d(Pair kernel_size, Pair stride, Pair padding = 0)
-      : AvgPool2d(kernel_size, {.stride = stride, .padding = padding}) {}
+  explicit AvgPoolNd(SizeOf<N> kernel_size, const AvgPoolOptions<N>& options = {});
+  AvgPoolNd(SizeOf<N> kernel_size, SizeOf<N> stride, SizeOf<N> padding = 0)
+      : AvgPoolNd(kernel_size, {.stride = stride, .padding = padding}) {}
   // AvgPool2d({3, 2}), which could be a copy of AvgPool2d(3, 2) as well.
-  explicit AvgPool2d(const std::int64_t (&kernel_size)[2])
-      : AvgPool2d(Pair(kernel_size[0], kernel_size[1])) {}
+  explicit AvgPoolNd(const std::int64_t (&kernel_size)[N]) requires(N == 2)
+      : AvgPoolNd(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
-  AvgPool2dOptions options_;
+  AvgPoolOptions<N> options_;
 };
 
-class AdaptiveAvgPool2d : public Cloneable<AdaptiveAvgPool2d> {
+enum class AdaptivePool : std::uint8_t { avg, max };
+
+template <AdaptivePool kind, int N>
+class AdaptivePoolNd : public Module {
  public:
-  explicit AdaptiveAvgPool2d(Pair output_size) : output_size_(output_size) {}
+  explicit AdaptivePoolNd(SizeOf<N> output_size) : output_size_(output_size) {}
+  Tensor forward(const Tensor& input) override;
+  /// PyTorch's return_indices.
+  std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input) requires(kind ==
+                                                                               AdaptivePool::max);
+  std::string extra_repr() const override;
+
+ private:
+  SizeOf<N> output_size_;
+};
+
+template <int N>
+class LPPoolNd : public Module {
+ public:
+  LPPoolNd(double norm_type, SizeOf<N> kernel_size, const LPPoolOptions<N>& options = {})
+      : norm_type_(norm_type), kernel_size_(kernel_size), options_(options) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
-  Pair output_size_;
+  double norm_type_;
+  SizeOf<N> kernel_size_;
+  LPPoolOptions<N> options_;
+};
+
+/// `unpool(x, indices)`, with the indices of MaxPool's forward_with_indices(); `unpool(x, indices,
+/// output_size)` where several input sizes give the pooled one.
+template <int N>
+class MaxUnpoolNd : public Module {
+ public:
+  explicit MaxUnpoolNd(SizeOf<N> kernel_size, const MaxUnpoolOptions<N>& options = {})
+      : kernel_size_(kernel_size), options_(options) {}
+  using Module::forward;
+  Tensor forward(const Tensor& input, const Tensor& indices) {
+    return forward(input, indices, options_.output_size);
+  }
+  Tensor forward(const Tensor& input, const Tensor& indices, OptionalSizeOf<N> output_size);
+  std::string extra_repr() const override;
+
+ private:
+  SizeOf<N> kernel_size_;
+  MaxUnpoolOptions<N> options_;
+};
+
+// ---- The layers
+
+class MaxPool1d : public Cloneable<MaxPool1d, MaxPoolNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AvgPool1d : public Cloneable<AvgPool1d, AvgPoolNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveAvgPool1d
+    : public Cloneable<AdaptiveAvgPool1d, AdaptivePoolNd<AdaptivePool::avg, 1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveMaxPool1d
+    : public Cloneable<AdaptiveMaxPool1d, AdaptivePoolNd<AdaptivePool::max, 1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class LPPool1d : public Cloneable<LPPool1d, LPPoolNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class MaxUnpool1d : public Cloneable<MaxUnpool1d, MaxUnpoolNd<1>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class MaxPool2d : public Cloneable<MaxPool2d, MaxPoolNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AvgPool2d : public Cloneable<AvgPool2d, AvgPoolNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveAvgPool2d
+    : public Cloneable<AdaptiveAvgPool2d, AdaptivePoolNd<AdaptivePool::avg, 2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveMaxPool2d
+    : public Cloneable<AdaptiveMaxPool2d, AdaptivePoolNd<AdaptivePool::max, 2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class LPPool2d : public Cloneable<LPPool2d, LPPoolNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class MaxUnpool2d : public Cloneable<MaxUnpool2d, MaxUnpoolNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class MaxPool3d : public Cloneable<MaxPool3d, MaxPoolNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AvgPool3d : public Cloneable<AvgPool3d, AvgPoolNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveAvgPool3d
+    : public Cloneable<AdaptiveAvgPool3d, AdaptivePoolNd<AdaptivePool::avg, 3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class AdaptiveMaxPool3d
+    : public Cloneable<AdaptiveMaxPool3d, AdaptivePoolNd<AdaptivePool::max, 3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class LPPool3d : public Cloneable<LPPool3d, LPPoolNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class MaxUnpool3d : public Cloneable<MaxUnpool3d, MaxUnpoolNd<3>> {
+ public:
+  using Cloneable::Cloneable;
 };
 
 }  // namespace ferrite::nn

@@ -29,10 +29,10 @@ std::int64_t products(const Module& module, const Tensor& output, std::int64_t w
   return output.numel() / width * weights;
 }
 
-// ---- One step. For an LSTM, both biases are added to the input projection at once. For a GRU, the
-// reset gate is applied between them.
+// ---- One step. For an LSTM and an RNN, both biases are added to the input projection at once. For
+// a GRU, the reset gate is applied between them.
 
-Tensor lstm_project(const Tensor& input, const RNNWeights& w) {
+Tensor project_with_both(const Tensor& input, const RNNWeights& w) {
   return linear(input, w.weight_ih, w.bias_ih.defined() ? w.bias_ih + w.bias_hh : Tensor());
 }
 
@@ -40,6 +40,12 @@ LSTMState lstm_step(const Tensor& projected, const RNNWeights& w, const LSTMStat
   const std::vector<Tensor> gates = chunk(addmm(projected, s.h, w.weight_hh.t()), 4, 1);
   const Tensor c = sigmoid(gates[1]) * s.c + sigmoid(gates[0]) * tanh(gates[2]);
   return {sigmoid(gates[3]) * tanh(c), c};
+}
+
+Tensor rnn_step(const Tensor& projected, const RNNWeights& w, const Tensor& h,
+                Nonlinearity nonlinearity) {
+  const Tensor sum = addmm(projected, h, w.weight_hh.t());
+  return nonlinearity == Nonlinearity::relu ? relu(sum) : tanh(sum);
 }
 
 Tensor gru_project(const Tensor& input, const RNNWeights& w) {
@@ -184,12 +190,31 @@ LSTMOutput LSTM::forward(const Tensor& input, const LSTMState& state) {
 }
 
 Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {
-  return lstm_project(input, w);
+  return project_with_both(input, w);
 }
 
 void LSTM::step(const Tensor& projected, const RNNWeights& w, States& s) const {
   const LSTMState next = lstm_step(projected, w, {s[0], s[1]});
   s = {next.h, next.c};
+}
+
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options,
+         Nonlinearity nonlinearity)
+    : Cloneable("RNN", 1, 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+
+Tensor RNN::forward(const Tensor& input) { return run(input, {}).output; }
+
+RNNOutput RNN::forward(const Tensor& input, const Tensor& h_0) {
+  const Result r = run(input, {h_0});
+  return {r.output, r.last[0]};
+}
+
+Tensor RNN::project(const Tensor& input, const RNNWeights& w) const {
+  return project_with_both(input, w);
+}
+
+void RNN::step(const Tensor& projected, const RNNWeights& w, States& s) const {
+  s[0] = rnn_step(projected, w, s[0], nonlinearity_);
 }
 
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
@@ -253,12 +278,27 @@ std::string RNNCellBase::extra_repr() const {
                      bias_ih.defined() ? "" : ", bias=False");
 }
 
+RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options,
+                 Nonlinearity nonlinearity)
+    : Cloneable(1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+
+Tensor RNNCell::forward(const Tensor& input, const Tensor& h) {
+  check_input(input);
+  return rnn_step(project_with_both(input, weights()), weights(), checked_state(h, input),
+                  nonlinearity_);
+}
+
+std::string RNNCell::extra_repr() const {
+  const char* const text = nonlinearity_ == Nonlinearity::relu ? ", nonlinearity=relu" : "";
+  return RNNCellBase::extra_repr() + text;
+}
+
 LSTMCell::LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)
     : Cloneable(4, input_size, hidden_size, options) {}
 
 LSTMState LSTMCell::forward(const Tensor& input, const LSTMState& state) {
   check_input(input);
-  return lstm_step(lstm_project(input, weights()), weights(),
+  return lstm_step(project_with_both(input, weights()), weights(),
                    {checked_state(state.h, input), checked_state(state.c, input)});
 }
 

@@ -1,5 +1,5 @@
-// The recurrent layers LSTM and GRU, and their single steps LSTMCell and GRUCell. They consist of
-// ops: one product for the input of all steps, then a loop over the steps.
+// The recurrent layers RNN, LSTM and GRU, and their single steps RNNCell, LSTMCell and GRUCell.
+// They consist of ops: one product for the input of all steps, then a loop over the steps.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ struct RNNWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
 
-/// The common base of LSTM and GRU. Sequences are [T, N, input_size], or [T, input_size] without a
-/// batch; outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states [D *
-/// num_layers, N, hidden_size], where those of a layer's two directions are adjacent. ShapeError
-/// for other inputs.
+/// The common base of RNN, LSTM and GRU. Sequences are [T, N, input_size], or [T, input_size]
+/// without a batch; outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states
+/// [D * num_layers, N, hidden_size], where those of a layer's two directions are adjacent.
+/// ShapeError for other inputs.
 ///
 /// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, for
 /// the other direction, weight_ih_l0_reverse...
@@ -96,8 +96,33 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
 };
 
+/// Of a GRU or an RNN.
 struct GRUOutput {
   Tensor output, h_n;
+};
+using RNNOutput = GRUOutput;
+
+enum class Nonlinearity : std::uint8_t { tanh, relu };
+
+/// h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or with relu (Elman 1990): `RNN(4, 3,
+/// {.num_layers = 2}, Nonlinearity::relu)`. `auto [output, h_n] = rnn(x)`, or `rnn(x, h_0)`;
+/// otherwise like LSTM.
+class RNN : public Cloneable<RNN, RNNBase> {
+ public:
+  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {},
+      Nonlinearity nonlinearity = Nonlinearity::tanh);
+  Tensor forward(const Tensor& input) override;
+  RNNOutput forward(const Tensor& input, const Tensor& h_0);
+  RNNOutput operator()(const Tensor& input, const Tensor& h_0 = {}) {
+    return Cloneable::operator()(input, h_0);
+  }
+
+ protected:
+  Tensor project(const Tensor& input, const RNNWeights& weights) const override;
+  void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+
+ private:
+  Nonlinearity nonlinearity_;
 };
 
 /// Gated recurrent units (Cho et al. 2014), with PyTorch's order of gates: reset, update, new.
@@ -142,6 +167,22 @@ class RNNCellBase : public Module {
   void check_input(const Tensor& input) const;
   /// `state`, or zeros on the device and of the dtype of `input` if it is undefined.
   Tensor checked_state(const Tensor& state, const Tensor& input) const;
+};
+
+/// `h = cell(x, h)`, a step of RNN.
+class RNNCell : public Cloneable<RNNCell, RNNCellBase> {
+ public:
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {},
+          Nonlinearity nonlinearity = Nonlinearity::tanh);
+  Tensor forward(const Tensor& input) override { return forward(input, {}); }
+  Tensor forward(const Tensor& input, const Tensor& h);
+  Tensor operator()(const Tensor& input, const Tensor& h = {}) {
+    return Cloneable::operator()(input, h);
+  }
+  std::string extra_repr() const override;
+
+ private:
+  Nonlinearity nonlinearity_;
 };
 
 /// `auto [h, c] = cell(x, {h, c})`. With only the input, returns the new h from a state of zeros.

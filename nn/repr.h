@@ -23,16 +23,26 @@ inline std::string repr(double value) {
 /// (3, 1)
 inline std::string repr(Pair pair) { return fmt::format("({}, {})", pair.h, pair.w); }
 
-/// 3 if h and w are 3, else as repr().
-inline std::string repr_short(Pair pair) {
-  return pair.h == pair.w ? fmt::format("{}", pair.h) : repr(pair);
-}
-
 /// (3,), (3, 4)
 inline std::string repr(const Shape& shape) {
   std::string out = "(";
   for (int i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + fmt::format("{}", shape[i]);
   return out + (shape.size() == 1 ? ",)" : ")");
+}
+
+/// (3,), (3, 1), (3, 1, 1)
+template <class Sizes>
+std::string repr_sizes(const Sizes& sizes) {
+  Shape shape;
+  for (const std::int64_t size : ops::sizes_of(sizes)) shape.push_back(size);
+  return repr(shape);
+}
+
+/// 3 if all sizes are 3, else as repr_sizes().
+template <class Sizes>
+std::string repr_short(const Sizes& sizes) {
+  const std::int64_t first = ops::sizes_of(sizes)[0];
+  return sizes == Sizes(first) ? fmt::format("{}", first) : repr_sizes(sizes);
 }
 
 }  // namespace ferrite::nn

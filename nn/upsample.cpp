@@ -4,6 +4,22 @@
 
 namespace ferrite::nn {
 
+namespace {
+
+InterpolateOptions with_mode(InterpolateOptions options, InterpolateMode mode) {
+  options.mode = mode;
+  if (mode == InterpolateMode::bilinear) options.align_corners = true;
+  return options;
+}
+
+}  // namespace
+
+UpsamplingNearest2d::UpsamplingNearest2d(const InterpolateOptions& options)
+    : Cloneable(with_mode(options, InterpolateMode::nearest)) {}
+
+UpsamplingBilinear2d::UpsamplingBilinear2d(const InterpolateOptions& options)
+    : Cloneable(with_mode(options, InterpolateMode::bilinear)) {}
+
 Tensor Upsample::forward(const Tensor& input) { return interpolate(input, options_); }
 
 std::string Upsample::extra_repr() const {

@@ -1,4 +1,4 @@
-// Upsample: resizing of images.
+// Upsample, UpsamplingNearest2d, UpsamplingBilinear2d: resizing of images.
 #pragma once
 
 #include "ferrite/nn/module.h"
@@ -16,6 +16,18 @@ class Upsample : public Cloneable<Upsample> {
 
  private:
   InterpolateOptions options_;
+};
+
+/// Upsample to the nearest element: `UpsamplingNearest2d({.scale_factor = 2})`.
+class UpsamplingNearest2d : public Cloneable<UpsamplingNearest2d, Upsample> {
+ public:
+  explicit UpsamplingNearest2d(const InterpolateOptions& options);
+};
+
+/// Upsample, bilinear with aligned corners.
+class UpsamplingBilinear2d : public Cloneable<UpsamplingBilinear2d, Upsample> {
+ public:
+  explicit UpsamplingBilinear2d(const InterpolateOptions& options);
 };
 
 }  // namespace ferrite::nn

@@ -4,10 +4,14 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/layers.h"
+#include "ferrite/nn/models/classic.h"
 #include "ferrite/nn/models/lenet.h"
+#include "ferrite/nn/models/mobile.h"
 #include "ferrite/nn/models/resnet.h"
+#include "ferrite/nn/models/vision_transformer.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/softmax.h"
 
 namespace ferrite::test {
 
@@ -66,6 +70,7 @@ std::vector<Layer> layers() {
        maker<BatchNorm2d>(4, BatchNormOptions{.affine = false, .track_running_stats = false}),
        image},
       {"LayerNorm", maker<LayerNorm>(Shape{6, 5}), image},
+      {"RMSNorm", maker<RMSNorm>(Shape{6, 5}, RMSNormOptions{.eps = 1e-4}), image},
       {"GroupNorm", maker<GroupNorm>(2, 4), image},
       {"GroupNorm, plain",
        maker<GroupNorm>(4, 4, GroupNormOptions{.eps = 0.01, .affine = false}),
@@ -96,6 +101,38 @@ std::vector<Layer> layers() {
       {"MultiheadAttention",
        maker<MultiheadAttention>(4, 2, MultiheadAttentionOptions{.dropout = 0.2}),
        {5, 2, 4}},
+      {"MultiheadAttention, appending",
+       maker<MultiheadAttention>(
+           4, 2,
+           MultiheadAttentionOptions{
+               .add_bias_kv = true, .add_zero_attn = true, .batch_first = true}),
+       {2, 5, 4}},
+      {"TransformerEncoderLayer",
+       maker<TransformerEncoderLayer>(4, 2, TransformerLayerOptions{.dim_feedforward = 6}),
+       {5, 2, 4}},
+      {"TransformerEncoder",
+       [] {
+         return std::make_unique<TransformerEncoder>(TransformerEncoderLayer(4, 2,
+                                                                             {.dim_feedforward = 6,
+                                                                              .activation = "gelu",
+                                                                              .batch_first = true,
+                                                                              .norm_first = true}),
+                                                     2, std::make_unique<LayerNorm>(4));
+       },
+       {2, 5, 4}},
+      {"RNN", maker<RNN>(4, 3, RNNOptions{.bidirectional = true}), {5, 2, 4}},
+      {"RNNCell", maker<RNNCell>(4, 3, RNNCellOptions(), Nonlinearity::relu), rows},
+      {"Unflatten", maker<Unflatten>(1, Shape{2, 2}), image},
+      {"EmbeddingBag", maker<EmbeddingBag>(6, 3), {4, 3}, 6},
+      {"PixelShuffle", maker<PixelShuffle>(2), image},
+      {"PixelUnshuffle", maker<PixelUnshuffle>(1), image},
+      {"ChannelShuffle", maker<ChannelShuffle>(2), image},
+      {"Unfold", maker<Unfold>(3, FoldOptions{.padding = 1, .stride = 2}), image},
+      {"Fold", maker<Fold>(Pair{5, 4}, 2), {2, 4, 12}},
+      {"UpsamplingNearest2d", maker<UpsamplingNearest2d>(InterpolateOptions{.scale_factor = 2}),
+       image},
+      {"UpsamplingBilinear2d", maker<UpsamplingBilinear2d>(InterpolateOptions{.size = {9, 4}}),
+       image},
       {"Sequential",
        [] {
          return std::make_unique<Sequential>(Linear(4, 6), ReLU({.inplace = true}), Dropout(0.2),
@@ -103,6 +140,208 @@ std::vector<Layer> layers() {
        },
        rows},
   };
+}
+
+/// Activations that need no options, and those of a few numbers.
+void add_activations(std::vector<Layer>& table) {
+  using namespace nn;
+  const Shape image{2, 4, 6, 5};
+  const std::vector<Layer> activations{
+      {"ELU", maker<ELU>(0.7), image},
+      {"CELU", maker<CELU>(1.3), image},
+      {"SELU", maker<SELU>(), image},
+      {"Hardtanh", maker<Hardtanh>(), image},
+      {"ReLU6", maker<ReLU6>(), image},
+      {"Hardshrink", maker<Hardshrink>(), image},
+      {"Softshrink", maker<Softshrink>(), image},
+      {"Tanhshrink", maker<Tanhshrink>(), image},
+      {"Threshold", maker<Threshold>(0.3, 2.5), image},
+      {"Softplus", maker<Softplus>(), image},
+      {"Softsign", maker<Softsign>(), image},
+      {"Hardswish", maker<Hardswish>(), image},
+      {"Hardsigmoid", maker<Hardsigmoid>(), image},
+      {"Mish", maker<Mish>(), image},
+      {"GLU", maker<GLU>(1), image},
+      {"LogSigmoid", maker<LogSigmoid>(), image},
+      {"Softmin", maker<Softmin>(1), image},
+      {"Softmax2d", maker<Softmax2d>(), image},
+      {"PReLU", maker<PReLU>(4), image},
+      {"RReLU", maker<RReLU>(), image},
+      {"Dropout3d", maker<Dropout3d>(0.4), {2, 3, 2, 2, 3}},
+      {"AlphaDropout", maker<AlphaDropout>(0.4), image},
+      {"FeatureAlphaDropout", maker<FeatureAlphaDropout>(0.4), image},
+  };
+  table.insert(table.end(), activations.begin(), activations.end());
+}
+
+/// Layers that exist in one, two and three dimensions.
+void add_dimensions(std::vector<Layer>& table) {
+  using namespace nn;
+  const Shape line{2, 4, 7}, image{2, 4, 6, 5}, volume{2, 4, 3, 4, 5};
+  const std::vector<Layer> layers{
+      {"Conv1d", maker<Conv1d>(4, 6, 3, Conv1dOptions{.stride = 2, .padding = 1}), line},
+      {"Conv3d", maker<Conv3d>(4, 2, Triple{2, 3, 2}, Conv3dOptions{.padding = 1}), volume},
+      {"Conv2d, circular",
+       maker<Conv2d>(4, 2, 3, Conv2dOptions{.padding = 1, .padding_mode = PadMode::circular}),
+       image},
+      {"ConvTranspose1d",
+       maker<ConvTranspose1d>(4, 6, 3, ConvTranspose1dOptions{.stride = 2, .groups = 2}), line},
+      {"ConvTranspose3d",
+       maker<ConvTranspose3d>(4, 2, Triple{2, 1, 2}, ConvTranspose3dOptions{.stride = {2, 1, 1}}),
+       volume},
+      {"MaxPool1d", maker<MaxPool1d>(3, 2, 1), line},
+      {"MaxPool3d", maker<MaxPool3d>(Triple{2, 3, 2}), volume},
+      {"AvgPool1d", maker<AvgPool1d>(3), line},
+      {"AvgPool3d", maker<AvgPool3d>(Triple{2, 3, 2}), volume},
+      {"AdaptiveAvgPool1d", maker<AdaptiveAvgPool1d>(3), line},
+      {"AdaptiveAvgPool3d", maker<AdaptiveAvgPool3d>(Triple{2, 3, 4}), volume},
+      {"AdaptiveMaxPool1d", maker<AdaptiveMaxPool1d>(3), line},
+      {"AdaptiveMaxPool2d", maker<AdaptiveMaxPool2d>(Pair{2, 3}), image},
+      {"AdaptiveMaxPool3d", maker<AdaptiveMaxPool3d>(Triple{2, 3, 4}), volume},
+      {"LPPool1d", maker<LPPool1d>(2.0, 2), line},
+      {"LPPool2d", maker<LPPool2d>(2.0, 2), image},
+      {"LPPool3d", maker<LPPool3d>(2.0, 2), volume},
+      {"BatchNorm3d", maker<BatchNorm3d>(4), volume},
+      {"InstanceNorm1d", maker<InstanceNorm1d>(4), line},
+      {"InstanceNorm2d",
+       maker<InstanceNorm2d>(4, InstanceNormOptions{.affine = true, .track_running_stats = true}),
+       image},
+      {"InstanceNorm3d", maker<InstanceNorm3d>(4), volume},
+      {"LocalResponseNorm", maker<LocalResponseNorm>(3), image},
+      {"ZeroPad1d", maker<ZeroPad1d>(1), line},
+      {"ZeroPad2d", maker<ZeroPad2d>(1), image},
+      {"ZeroPad3d", maker<ZeroPad3d>(1), volume},
+      {"ConstantPad1d", maker<ConstantPad1d>(1, 2.5), line},
+      {"ConstantPad2d", maker<ConstantPad2d>(1, 2.5), image},
+      {"ConstantPad3d", maker<ConstantPad3d>(1, 2.5), volume},
+      {"ReflectionPad1d", maker<ReflectionPad1d>(1), line},
+      {"ReflectionPad2d", maker<ReflectionPad2d>(1), image},
+      {"ReflectionPad3d", maker<ReflectionPad3d>(1), volume},
+      {"ReplicationPad1d", maker<ReplicationPad1d>(1), line},
+      {"ReplicationPad2d", maker<ReplicationPad2d>(1), image},
+      {"ReplicationPad3d", maker<ReplicationPad3d>(1), volume},
+      {"CircularPad1d", maker<CircularPad1d>(1), line},
+      {"CircularPad2d", maker<CircularPad2d>(1), image},
+      {"CircularPad3d", maker<CircularPad3d>(1), volume},
+  };
+  table.insert(table.end(), layers.begin(), layers.end());
+}
+
+/// A module of two inputs, or of three, as a layer: the others move with it.
+template <class M>
+class Beside : public nn::Cloneable<Beside<M>> {
+ public:
+  Beside(M module, Tensor second, Tensor third = {})
+      : module_(std::move(module)), second_(std::move(second)), third_(std::move(third)) {
+    this->register_module("module", module_);
+    this->register_buffer("second", second_);
+    this->register_buffer("third", third_);
+  }
+  Tensor forward(const Tensor& input) override {
+    if constexpr (requires(M & m, Tensor t) { m.forward(t, t, t); })
+      return module_(input, second_, third_);
+    else
+      return module_(input, second_);
+  }
+
+ private:
+  M module_;
+  Tensor second_, third_;
+};
+
+/// Modules and losses of several inputs.
+void add_pairs(std::vector<Layer>& table) {
+  using namespace nn;
+  const Shape rows{3, 4};
+  const auto values = [](int seed) { return make_values({3, 4}, kFloat32, {}, seed); };
+  const auto signs = [] {
+    return tensor({{1., -1., 1., 1.}, {-1., 1., 1., -1.}, {1., 1., -1., 1.}});
+  };
+  const auto add = [&]<class M>(
+                       const char* name, std::function<M()> make, std::function<Tensor()> second,
+                       std::function<Tensor()> third = [] { return Tensor(); }) {
+    table.push_back(
+        {name, [=] { return std::make_unique<Beside<M>>(make(), second(), third()); }, rows});
+  };
+  const auto other = [=] { return values(5); };
+  const auto positive = [] {
+    return tensor({{0.1, 0.9, 1.0, 0.2}, {0.5, 0.2, 0.7, 0.3}, {1., 0.4, 1., 0.6}});
+  };
+  const auto labels = [] { return tensor({{3, 0, -1, 1}, {-1, 0, 0, 0}, {2, 1, 0, 3}}); };
+  const auto classes = [] { return tensor({1, 3, 0}); };
+  add("Bilinear", std::function([] { return Bilinear(4, 4, 2); }), other);
+  add("CosineSimilarity", std::function([] { return CosineSimilarity(); }), other);
+  add("PairwiseDistance", std::function([] { return PairwiseDistance(); }), other);
+  add("HuberLoss", std::function([] { return HuberLoss({.delta = 0.5}); }), other);
+  add("KLDivLoss", std::function([] { return KLDivLoss(); }), positive);
+  add("PoissonNLLLoss", std::function([] { return PoissonNLLLoss(); }), positive);
+  add("HingeEmbeddingLoss", std::function([] { return HingeEmbeddingLoss(); }), signs);
+  add("SoftMarginLoss", std::function([] { return SoftMarginLoss(); }), signs);
+  add("MultiMarginLoss", std::function([] { return MultiMarginLoss(); }), classes);
+  add("MultiLabelMarginLoss", std::function([] { return MultiLabelMarginLoss(); }), labels);
+  add("MultiLabelSoftMarginLoss", std::function([] { return MultiLabelSoftMarginLoss(); }),
+      positive);
+  add("GaussianNLLLoss", std::function([] { return GaussianNLLLoss(); }), other, positive);
+  add("MarginRankingLoss", std::function([] { return MarginRankingLoss(); }), other, signs);
+  add("CosineEmbeddingLoss", std::function([] { return CosineEmbeddingLoss(); }), other, [] {
+    return tensor({1., -1., 1.});
+  });
+  add("TripletMarginLoss", std::function([] { return TripletMarginLoss(); }), other,
+      [=] { return values(9); });
+  add("TripletMarginWithDistanceLoss",
+      std::function([] { return TripletMarginWithDistanceLoss(); }), other,
+      [=] { return values(9); });
+}
+
+/// Losses of probabilities, the sigmoids of what comes in.
+class OfSigmoid : public nn::Cloneable<OfSigmoid> {
+ public:
+  OfSigmoid() { register_module("loss", loss_), register_buffer("target", target_); }
+  Tensor forward(const Tensor& input) override {
+    return loss_(sigmoid(input), target_.to(input.dtype()));
+  }
+
+ private:
+  nn::BCELoss loss_;
+  Tensor target_ = tensor({{0.1, 0.9, 1.0, 0.0}, {0.5, 0.2, 0.7, 0.3}, {1., 0., 1., 0.}});
+};
+
+/// Of log probabilities of 3 steps of one sequence.
+class OfSteps : public nn::Cloneable<OfSteps> {
+ public:
+  OfSteps() { register_module("loss", loss_), register_buffer("target", target_); }
+  Tensor forward(const Tensor& input) override {
+    return loss_(log_softmax(input, 1).unsqueeze(1), target_,
+                 full_like(target_.select(0, 0), 3).slice(0, 0, 1),
+                 full_like(target_.select(0, 0), 2).slice(0, 0, 1));
+  }
+
+ private:
+  nn::CTCLoss loss_;
+  Tensor target_ = tensor({{1, 2}});
+};
+
+/// The pooled elements, where they came from.
+template <class Pool, class Unpool>
+class BackFrom : public nn::Cloneable<BackFrom<Pool, Unpool>> {
+ public:
+  BackFrom() { this->register_module("unpool", unpool_); }
+  Tensor forward(const Tensor& input) override {
+    const auto [pooled, indices] = Pool(2).forward_with_indices(input);
+    return unpool_(pooled, indices);
+  }
+
+ private:
+  Unpool unpool_{2};
+};
+
+void add_composed(std::vector<Layer>& table) {
+  using namespace nn;
+  table.push_back({"BCELoss", maker<OfSigmoid>(), {3, 4}});
+  table.push_back({"CTCLoss", maker<OfSteps>(), {3, 4}});
+  table.push_back({"MaxUnpool1d", maker<BackFrom<MaxPool1d, MaxUnpool1d>>(), {2, 4, 6}});
+  table.push_back({"MaxUnpool2d", maker<BackFrom<MaxPool2d, MaxUnpool2d>>(), {2, 3, 4, 6}});
+  table.push_back({"MaxUnpool3d", maker<BackFrom<MaxPool3d, MaxUnpool3d>>(), {2, 3, 2, 4, 6}});
 }
 
 void add_losses(std::vector<Layer>& table) {
@@ -145,6 +384,35 @@ void add_models(std::vector<Layer>& table) {
                      .is_model = true,
                      .has_kinks = true});
   }
+  table.push_back({.name = "Fire",
+                   .make = maker<nn::Fire>(4, 3, 5),
+                   .input = image,
+                   .is_model = true,
+                   .has_kinks = true});
+  table.push_back({.name = "SqueezeExcitation",
+                   .make = maker<nn::SqueezeExcitation>(4, 2),
+                   .input = image,
+                   .is_model = true});
+  table.push_back({"StochasticDepth", maker<nn::StochasticDepth>(0.4), image});
+  const nn::VisionTransformerOptions vit{.classes = 3,
+                                         .image_size = 4,
+                                         .patch_size = 2,
+                                         .num_layers = 1,
+                                         .num_heads = 2,
+                                         .hidden_dim = 4,
+                                         .mlp_dim = 6};
+  table.push_back({.name = "VisionTransformer",
+                   .make = maker<nn::VisionTransformer>(vit),
+                   .input = {2, 3, 4, 4},
+                   .is_model = true});
+  table.push_back({.name = "VisionEncoder",
+                   .make = maker<nn::VisionEncoder>(vit),
+                   .input = {2, 5, 4},
+                   .is_model = true});
+  table.push_back({.name = "EncoderBlock",
+                   .make = maker<nn::EncoderBlock>(vit),
+                   .input = {2, 5, 4},
+                   .is_model = true});
   using Options = nn::LeNet5Options;
   table.push_back({.name = "LeNet5",
                    .make = maker<nn::LeNet5>(),
@@ -168,6 +436,10 @@ void add_models(std::vector<Layer>& table) {
 const std::vector<Layer>& layer_table() {
   static const std::vector<Layer> table = [] {
     std::vector<Layer> t = layers();
+    add_activations(t);
+    add_dimensions(t);
+    add_pairs(t);
+    add_composed(t);
     add_losses(t);
     add_models(t);
     return t;

@@ -1,0 +1,163 @@
+// Transformers (Vaswani et al. 2017): layers, stacks of them, and the whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "ferrite/nn/activation.h"
+#include "ferrite/nn/attention.h"
+#include "ferrite/nn/containers.h"
+#include "ferrite/nn/linear.h"
+#include "ferrite/nn/norm.h"
+
+namespace ferrite::nn {
+
+/// "relu", "gelu", or a function.
+using TransformerActivation = std::variant<std::string, std::function<Tensor(const Tensor&)>>;
+
+/// Of a layer. Inputs are [L, N, d_model], or [L, d_model] without a batch.
+struct TransformerLayerOptions {
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = "relu";
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;  ///< [N, L, d_model]
+  bool norm_first = false;   ///< norms come before attention and feed-forward, not after
+  bool bias = true;
+};
+
+/// The optional arguments of calls; masks as those of MultiheadAttention. is_causal says that the
+/// mask, which must be given, is that of causal attention.
+struct TransformerEncoderArguments {
+  Tensor mask = {}, src_key_padding_mask = {};
+  bool is_causal = false;
+};
+struct TransformerDecoderArguments {
+  Tensor tgt_mask = {}, memory_mask = {};
+  Tensor tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool tgt_is_causal = false, memory_is_causal = false;
+};
+struct TransformerArguments {
+  Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
+  Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;
+};
+
+/// Self-attention and a feed-forward network, each with a residual and a LayerNorm. Parameters have
+/// PyTorch's names. ValueError for an activation of another name.
+class TransformerEncoderLayer : public Cloneable<TransformerEncoderLayer> {
+ public:
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerLayerOptions& options = {});
+  Tensor forward(const Tensor& src) override { return forward(src, {}); }
+  Tensor forward(const Tensor& src, const TransformerEncoderArguments& arguments);
+  Tensor operator()(const Tensor& src, const TransformerEncoderArguments& arguments = {}) {
+    return Cloneable::operator()(src, arguments);
+  }
+
+  MultiheadAttention self_attn;
+  Linear linear1;
+  Dropout dropout;
+  Linear linear2;
+  LayerNorm norm1, norm2;
+  Dropout dropout1, dropout2;
+
+ private:
+  std::shared_ptr<const TransformerLayerOptions> options_;
+};
+
+/// The same with attention to `memory`, an encoder's output, in between.
+class TransformerDecoderLayer : public Cloneable<TransformerDecoderLayer> {
+ public:
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                          const TransformerLayerOptions& options = {});
+  using Module::forward;
+  Tensor forward(const Tensor& tgt, const Tensor& memory,
+                 const TransformerDecoderArguments& arguments);
+  Tensor operator()(const Tensor& tgt, const Tensor& memory,
+                    const TransformerDecoderArguments& arguments = {}) {
+    return Cloneable::operator()(tgt, memory, arguments);
+  }
+
+  MultiheadAttention self_attn, multihead_attn;
+  Linear linear1;
+  Dropout dropout;
+  Linear linear2;
+  LayerNorm norm1, norm2, norm3;
+  Dropout dropout1, dropout2, dropout3;
+
+ private:
+  std::shared_ptr<const TransformerLayerOptions> options_;
+};
+
+/// `num_layers` clones of a layer, with the same initial values as in PyTorch, and a norm of the
+/// result if one is given: `TransformerEncoder(layer, 6, std::make_unique<LayerNorm>(512))`.
+class TransformerEncoder : public Cloneable<TransformerEncoder> {
+ public:
+  TransformerEncoder(const TransformerEncoderLayer& layer, std::int64_t num_layers,
+                     std::unique_ptr<Module> norm = nullptr);
+  Tensor forward(const Tensor& src) override { return forward(src, {}); }
+  Tensor forward(const Tensor& src, const TransformerEncoderArguments& arguments);
+  Tensor operator()(const Tensor& src, const TransformerEncoderArguments& arguments = {}) {
+    return Cloneable::operator()(src, arguments);
+  }
+
+  ModuleList layers;
+
+ private:
+  bool has_norm_;
+};
+
+class TransformerDecoder : public Cloneable<TransformerDecoder> {
+ public:
+  TransformerDecoder(const TransformerDecoderLayer& layer, std::int64_t num_layers,
+                     std::unique_ptr<Module> norm = nullptr);
+  using Module::forward;
+  Tensor forward(const Tensor& tgt, const Tensor& memory,
+                 const TransformerDecoderArguments& arguments);
+  Tensor operator()(const Tensor& tgt, const Tensor& memory,
+                    const TransformerDecoderArguments& arguments = {}) {
+    return Cloneable::operator()(tgt, memory, arguments);
+  }
+
+  ModuleList layers;
+
+ private:
+  bool has_norm_;
+};
+
+struct TransformerOptions {
+  std::int64_t d_model = 512, nhead = 8;
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = "relu";
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false, norm_first = false, bias = true;
+};
+
+/// An encoder of src and a decoder of tgt, which sees the encoder's output, each with a norm at its
+/// end. Matrices are drawn by init::xavier_uniform_.
+class Transformer : public Cloneable<Transformer> {
+ public:
+  explicit Transformer(const TransformerOptions& options = {});
+  /// Draws all matrices again.
+  void reset_parameters();
+  using Module::forward;
+  Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerArguments& arguments);
+  Tensor operator()(const Tensor& src, const Tensor& tgt,
+                    const TransformerArguments& arguments = {}) {
+    return Cloneable::operator()(src, tgt, arguments);
+  }
+  /// [size, size]: -inf above the diagonal, 0 elsewhere; the mask of causal attention.
+  static Tensor generate_square_subsequent_mask(std::int64_t size,
+                                                const TensorOptions& options = {});
+
+  TransformerEncoder encoder;
+  TransformerDecoder decoder;
+};
+
+}  // namespace ferrite::nn
