@@ -14,9 +14,10 @@ namespace ferrite::nn {
 namespace {
 
 /// A convolution that keeps the size, up to the stride. It has no bias, because a norm follows.
-Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                   std::int64_t stride = 1) {
-  Conv2d conv(in, out, kernel, {.stride = stride, .padding = kernel / 2, .bias = false});
+Conv2d convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride = 1,
+                   std::int64_t groups = 1) {
+  Conv2d conv(in, out, kernel,
+              {.stride = stride, .padding = kernel / 2, .groups = groups, .bias = false});
   init::kaiming_normal_(conv.weight, 0, init::FanMode::fan_out, init::Nonlinearity::relu);
   return conv;
 }
@@ -25,6 +26,12 @@ BatchNorm2d last_norm(std::int64_t channels, bool zero_init) {
   BatchNorm2d norm(channels);
   if (zero_init) init::zeros_(norm.weight);
   return norm;
+}
+
+/// Channels of the 3x3 convolution of a Bottleneck, at least one for each group.
+std::int64_t inner_channels(std::int64_t channels, std::int64_t groups,
+                            std::int64_t width_per_group) {
+  return std::max<std::int64_t>(1, channels * width_per_group / 64) * groups;
 }
 
 /// The projection that is applied to a block's input before it is added to the output.
@@ -36,13 +43,13 @@ Sequential shortcut(std::int64_t in, std::int64_t out, std::int64_t stride) {
   return downsample;
 }
 
-template <class Block>
+template <class Block, class... Width>
 Sequential stage(std::int64_t in, std::int64_t channels, std::int64_t blocks, std::int64_t stride,
-                 bool zero_init) {
+                 bool zero_init, Width... width) {
   Sequential result;
   for (std::int64_t i = 0; i < blocks; ++i)
     result.push_back(Block(i == 0 ? in : channels * Block::kExpansion, channels,
-                           i == 0 ? stride : 1, zero_init));
+                           i == 0 ? stride : 1, zero_init, width...));
   return result;
 }
 
@@ -58,10 +65,12 @@ Sequential make_stage(ResNetBlock block, const std::array<std::int64_t, 4>& bloc
   const std::int64_t stride = i == 0 ? 1 : 2;
   return block == ResNetBlock::basic
              ? stage<BasicBlock>(in, channels, blocks[i], stride, options.zero_init_residual)
-             : stage<Bottleneck>(in, channels, blocks[i], stride, options.zero_init_residual);
+             : stage<Bottleneck>(in, channels, blocks[i], stride, options.zero_init_residual,
+                                 options.groups, options.width_per_group);
 }
 
-ResNetOptions checked(const ResNetOptions& options, const std::array<std::int64_t, 4>& blocks) {
+ResNetOptions checked(ResNetBlock block, const ResNetOptions& options,
+                      const std::array<std::int64_t, 4>& blocks) {
   FERRITE_CHECK(options.classes > 0 && options.in_channels > 0 && options.width > 0 &&
                     std::ranges::min(blocks) > 0,
                 ValueError, "ResNet",
@@ -69,6 +78,12 @@ ResNetOptions checked(const ResNetOptions& options, const std::array<std::int64_
                 "{}, {}, {} and {} blocks",
                 options.classes, options.in_channels, options.width, blocks[0], blocks[1],
                 blocks[2], blocks[3]);
+  FERRITE_CHECK(block == ResNetBlock::basic ? options.groups == 1 && options.width_per_group == 64
+                                            : options.groups > 0 && options.width_per_group > 0,
+                ValueError, "ResNet", "expected {}, got {} groups of a width of {}",
+                block == ResNetBlock::basic ? "basic blocks to have 1 group and a width of 64"
+                                            : "groups and width_per_group above 0",
+                options.groups, options.width_per_group);
   return options;
 }
 
@@ -107,12 +122,12 @@ Tensor BasicBlock::forward(const Tensor& input) {
 }
 
 Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride,
-                       bool zero_init_residual)
-    : conv1(convolution(in_channels, channels, 1)),
-      bn1(channels),
-      conv2(convolution(channels, channels, 3, stride)),
-      bn2(channels),
-      conv3(convolution(channels, channels * kExpansion, 1)),
+                       bool zero_init_residual, std::int64_t groups, std::int64_t width_per_group)
+    : conv1(convolution(in_channels, inner_channels(channels, groups, width_per_group), 1)),
+      bn1(conv1.weight.size(0)),
+      conv2(convolution(conv1.weight.size(0), conv1.weight.size(0), 3, stride, groups)),
+      bn2(conv1.weight.size(0)),
+      conv3(convolution(conv1.weight.size(0), channels * kExpansion, 1)),
       bn3(last_norm(channels * kExpansion, zero_init_residual)),
       downsample(shortcut(in_channels, channels * kExpansion, stride)) {
   register_module("conv1", conv1);
@@ -133,7 +148,7 @@ Tensor Bottleneck::forward(const Tensor& input) {
 
 ResNet::ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
                const ResNetOptions& options)
-    : options_(checked(options, blocks)),
+    : options_(checked(block, options, blocks)),
       conv1(options.stem == ResNetStem::small
                 ? convolution(options.in_channels, options.width, 3)
                 : convolution(options.in_channels, options.width, 7, 2)),
@@ -177,5 +192,26 @@ ResNet34::ResNet34(const ResNetOptions& options)
     : Cloneable(ResNetBlock::basic, {3, 4, 6, 3}, options) {}
 ResNet50::ResNet50(const ResNetOptions& options)
     : Cloneable(ResNetBlock::bottleneck, {3, 4, 6, 3}, options) {}
+ResNet101::ResNet101(const ResNetOptions& options)
+    : Cloneable(ResNetBlock::bottleneck, {3, 4, 23, 3}, options) {}
+ResNet152::ResNet152(const ResNetOptions& options)
+    : Cloneable(ResNetBlock::bottleneck, {3, 8, 36, 3}, options) {}
+
+namespace {
+
+ResNet wider(std::int64_t third, ResNetOptions options, std::int64_t groups,
+             std::int64_t width_per_group) {
+  options.groups = groups;
+  options.width_per_group = width_per_group;
+  return ResNet(ResNetBlock::bottleneck, {3, 4, third, 3}, options);
+}
+
+}  // namespace
+
+ResNet resnext50_32x4d(ResNetOptions options) { return wider(6, options, 32, 4); }
+ResNet resnext101_32x8d(ResNetOptions options) { return wider(23, options, 32, 8); }
+ResNet resnext101_64x4d(ResNetOptions options) { return wider(23, options, 64, 4); }
+ResNet wide_resnet50_2(ResNetOptions options) { return wider(6, options, 1, 128); }
+ResNet wide_resnet101_2(ResNetOptions options) { return wider(23, options, 1, 128); }
 
 }  // namespace ferrite::nn

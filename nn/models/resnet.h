@@ -35,6 +35,10 @@ struct ResNetOptions {
   /// Whether to keep only the input of each block for backward, which recomputes the rest: this
   /// saves memory and costs time (autograd/checkpoint.h).
   bool checkpoint_blocks = false;
+  /// Of Bottleneck's 3x3 convolution: its groups, and the channels of each for every 64 of the
+  /// stage (Xie et al. 2017, "Aggregated Residual Transformations"; Zagoruyko and Komodakis 2016,
+  /// "Wide Residual Networks").
+  std::int64_t groups = 1, width_per_group = 64;
 };
 
 /// relu(x + bn2(conv2(relu(bn1(conv1(x)))))) with 3x3 convolutions, the first of which has the
@@ -56,14 +60,15 @@ class BasicBlock : public Cloneable<BasicBlock> {
   Sequential downsample;  // empty where the shape stays
 };
 
-/// Like BasicBlock, with three convolutions: 1x1 to `channels`, 3x3 with the stride, 1x1 to 4 *
-/// `channels`.
+/// Like BasicBlock, with three convolutions: 1x1 to `channels` * `width_per_group` / 64 * `groups`,
+/// 3x3 in groups with the stride, 1x1 to 4 * `channels`.
 class Bottleneck : public Cloneable<Bottleneck> {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
   Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int64_t stride = 1,
-             bool zero_init_residual = false);
+             bool zero_init_residual = false, std::int64_t groups = 1,
+             std::int64_t width_per_group = 64);
   Tensor forward(const Tensor& input) override;
 
   Conv2d conv1;
@@ -78,7 +83,8 @@ class Bottleneck : public Cloneable<Bottleneck> {
 
 /// [N, in_channels, H, W], for any H and W, to logits [N, classes]: the stem, four stages of
 /// `blocks` blocks, the last three of which halve height and width, the mean over height and width,
-/// and a linear layer. ValueError for classes, channels, width or blocks below 1.
+/// and a linear layer. ValueError for classes, channels, width, groups or blocks below 1, and for
+/// basic blocks in groups or of another width.
 class ResNet : public Cloneable<ResNet> {
  public:
   ResNet(ResNetBlock block, const std::array<std::int64_t, 4>& blocks,
@@ -123,5 +129,28 @@ class ResNet50 : public Cloneable<ResNet50, ResNet> {
   explicit ResNet50(std::int64_t classes, std::int64_t in_channels = 3)
       : ResNet50(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
 };
+
+/// 44,549,160 parameters for 1000 classes.
+class ResNet101 : public Cloneable<ResNet101, ResNet> {
+ public:
+  explicit ResNet101(const ResNetOptions& options = {});
+  explicit ResNet101(std::int64_t classes, std::int64_t in_channels = 3)
+      : ResNet101(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
+};
+
+/// 60,192,808 parameters for 1000 classes.
+class ResNet152 : public Cloneable<ResNet152, ResNet> {
+ public:
+  explicit ResNet152(const ResNetOptions& options = {});
+  explicit ResNet152(std::int64_t classes, std::int64_t in_channels = 3)
+      : ResNet152(ResNetOptions{.classes = classes, .in_channels = in_channels}) {}
+};
+
+/// torchvision's wider networks; `groups` and `width_per_group` are theirs.
+ResNet resnext50_32x4d(ResNetOptions options = {});
+ResNet resnext101_32x8d(ResNetOptions options = {});
+ResNet resnext101_64x4d(ResNetOptions options = {});
+ResNet wide_resnet50_2(ResNetOptions options = {});
+ResNet wide_resnet101_2(ResNetOptions options = {});
 
 }  // namespace ferrite::nn
