@@ -233,6 +233,16 @@ void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   drop_master_gradients();
 }
 
+Tensor Optimizer::step(const std::function<Tensor()>& closure) {
+  Tensor loss;
+  {
+    EnableGradGuard guard;
+    loss = closure();
+  }
+  step();
+  return loss;
+}
+
 /// A parameter that was replaced after the optimizer was made keeps the gradient that it had. One
 /// whose gradient is new, or that somebody else holds, may be used without a module.
 void Optimizer::check_in_use(std::size_t group, std::size_t index, const Tensor& grad) const {

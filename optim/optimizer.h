@@ -44,6 +44,9 @@ class Optimizer {
   /// optimizer holds and that gets no gradient: an assignment, `layer.weight = t`, has put another
   /// tensor in its place.
   void step() { step({}, {}); }
+  /// Calls `closure`, which zeroes the gradients, computes the loss and calls backward(), with
+  /// gradients recorded; then step(). Returns the loss. LBFGS calls it several times.
+  virtual Tensor step(const std::function<Tensor()>& closure);
   /// The same for loss scalers: gradients are multiplied by `inv_scale`, and nothing changes if
   /// `found_inf` is not 0. Both are one-element float32 tensors that are read on the parameters'
   /// device, and copied there first if necessary; either may be undefined.
@@ -109,11 +112,11 @@ class Optimizer {
   /// where there are master weights, "param_groups.<group>.lr", "initial_lr" and the other options
   /// (0-dimensional float64), "param_groups.<group>.params" (int64). Parameters are counted through
   /// all groups. State shares memory with the optimizer.
-  StateDict state_dict() const;
+  virtual StateDict state_dict() const;
   /// Copies options and state. Parameters with a master take the values of the master in the dict;
   /// if it has none, the master takes the parameter's. ValueError if groups, parameters or names do
   /// not fit, ShapeError if sizes do not; nothing is changed then.
-  void load_state_dict(const StateDict& dict);
+  virtual void load_state_dict(const StateDict& dict);
 
   /// A parameter with a gradient, in a step.
   struct Update {
@@ -156,6 +159,7 @@ class Optimizer {
   }
 
   const char* name_;
+  bool has_stepped_ = false;
 
  private:
   friend class ParameterStep;
@@ -176,7 +180,7 @@ class Optimizer {
   void load_state(const Tensor& parameter, ParameterState& own, const LoadedState& loaded);
 
   std::deque<Group> groups_;  // members of derived classes point to the parameters of a group
-  bool has_stepped_ = false, has_warned_ = false;
+  bool has_warned_ = false;
 };
 
 struct Betas {

@@ -1,4 +1,5 @@
-"""Twenty steps of every optimizer in every combination of its options, in float64."""
+"""Twenty steps of every optimizer in every combination of its options, in float64, and LBFGS on
+Rosenbrock's function."""
 
 import itertools
 
@@ -19,6 +20,10 @@ def run(make, start, grads):
             p.grad = None if i == 1 and step == 7 else grads[i][step].clone()
         optimizer.step()
     return params
+
+
+def rosenbrock(x):
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
 with Recorder("optim") as r:
@@ -52,3 +57,44 @@ with Recorder("optim") as r:
             p.grad = grads[i][0].clone()
         total = torch.nn.utils.clip_grad_norm_(params, 1.5, norm)
         r.add(f"clip{norm}", norm=total, g0=params[0].grad, g1=params[1].grad)
+
+    torch.set_default_dtype(torch.float64)  # that of states which are numbers
+    for w, x in itertools.product(flags, repeat=2):
+        both = dict(weight_decay=0.01 * w, maximize=bool(x))
+        decoupled = dict(decoupled_weight_decay=bool(x))
+        betas = dict(betas=(0.8, 0.95))
+        optim = torch.optim
+        start_sum = dict(initial_accumulator_value=0.1 * x)
+        add(f"adagrad{w}{x}", lambda p: optim.Adagrad(p, 0.1, lr_decay=0.1 * w, **start_sum, **both))
+        add(f"adadelta{w}{x}", lambda p: optim.Adadelta(p, 0.5, rho=0.8, **both))
+        add(f"adamax{w}{x}", lambda p: optim.Adamax(p, 0.05, **betas, **both))
+        add(f"nadam{w}{x}", lambda p: optim.NAdam(p, 0.05, **betas, **decoupled, **both))
+        add(f"radam{w}{x}", lambda p: optim.RAdam(p, 0.05, **betas, **decoupled, **both))
+        late = dict(lambd=0.01 + 0.1 * w, t0=5.0 * x)
+        add(f"asgd{w}{x}", lambda p: optim.ASGD(p, 0.05, **late, **both))
+        sizes = dict(step_sizes=(1e-3, 0.2)) if w else dict()
+        add(f"rprop{w}{x}", lambda p: optim.Rprop(p, 0.05, **sizes, maximize=bool(x)))
+
+    for name, options in {
+        "lbfgs": dict(lr=0.02, max_iter=7, history_size=3),
+        "lbfgs_wolfe": dict(max_iter=6, line_search_fn="strong_wolfe", maximize=True),
+        "lbfgs_history": dict(lr=0.5, max_iter=8, history_size=2, line_search_fn="strong_wolfe"),
+        "lbfgs_eval": dict(max_iter=9, max_eval=5, line_search_fn="strong_wolfe"),
+    }.items():
+        params = [torch.tensor([-1.2, 1.0, 0.5]), torch.tensor([[0.3], [2.0]])]
+        for p in params:
+            p.requires_grad_()
+        lbfgs = torch.optim.LBFGS(params, **options)
+        calls = 0
+
+        def closure():
+            global calls
+            calls += 1
+            lbfgs.zero_grad()
+            loss = rosenbrock(torch.cat([p.reshape(-1) for p in params]))
+            loss = -loss if options.get("maximize") else loss
+            loss.backward()
+            return loss
+
+        losses = [lbfgs.step(closure).detach() for _ in range(4)]
+        r.add(name, losses=torch.stack(losses), p0=params[0], p1=params[1], calls=calls)

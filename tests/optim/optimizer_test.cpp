@@ -11,6 +11,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/adam.h"
+#include "ferrite/optim/adaptive.h"
 #include "ferrite/optim/rmsprop.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/optim/optimizers.h"
@@ -66,6 +67,29 @@ std::vector<Case> all_cases() {
                                                                         .weight_decay = 0.01 * x,
                                                                         .momentum = 0.9 * w,
                                                                         .centered = a})});
+  }
+  for (int bits = 0; bits < 4; ++bits) {
+    const bool w = bits & 2, x = bits & 1;
+    const auto add = [&]<class O, class Options>(const char* name, Options options) {
+      if constexpr (requires { options.weight_decay; }) options.weight_decay = 0.01 * w;
+      if constexpr (requires { options.betas; }) options.betas = {0.8, 0.95};
+      if constexpr (requires { options.decoupled_weight_decay; })
+        options.decoupled_weight_decay = x;
+      options.maximize = x;
+      cases.push_back({fmt::format("{}{:d}{:d}", name, w, x), make<O>(options)});
+    };
+    add.operator()<optim::Adagrad>(
+        "adagrad", optim::AdagradOptions{
+                       .lr = 0.1, .lr_decay = 0.1 * w, .initial_accumulator_value = 0.1 * x});
+    add.operator()<optim::Adadelta>("adadelta", optim::AdadeltaOptions{.lr = 0.5, .rho = 0.8});
+    add.operator()<optim::Adamax>("adamax", optim::AdamaxOptions{.lr = 0.05});
+    add.operator()<optim::NAdam>("nadam", optim::NAdamOptions{.lr = 0.05});
+    add.operator()<optim::RAdam>("radam", optim::RAdamOptions{.lr = 0.05});
+    add.operator()<optim::ASGD>(
+        "asgd", optim::ASGDOptions{.lr = 0.05, .lambd = 0.01 + 0.1 * w, .t0 = 5.0 * x});
+    optim::RpropOptions rprop{.lr = 0.05};
+    if (w) rprop.step_sizes = {1e-3, 0.2};
+    add.operator()<optim::Rprop>("rprop", rprop);
   }
   return cases;
 }
@@ -391,6 +415,10 @@ TEST_CASE("bad arguments") {
   CHECK_THROWS_AS(optim::Adam({p}, {.betas = {1, 0.9}}), ValueError);
   CHECK_THROWS_AS(optim::AdamW({p}, {.weight_decay = -1}), ValueError);
   CHECK_THROWS_AS(optim::RMSprop({p}, {.alpha = -1}), ValueError);
+  CHECK_THROWS_AS(optim::Adagrad({p}, 0.1, -1), ValueError);
+  CHECK_THROWS_AS(optim::Adadelta({p}, {.rho = 1.5}), ValueError);
+  CHECK_THROWS_AS(optim::Rprop({p}, {.etas = {1.1, 1.2}}), ValueError);
+  CHECK_THROWS_AS(optim::Rprop({p}, {.step_sizes = {1, 0.5}}), ValueError);
   CHECK_THROWS_WITH_AS(optim::SGD({p, p}), doctest::Contains("in the optimizer already"),
                        ValueError);
   CHECK_THROWS_AS(optim::SGD({p * 2}), ValueError);

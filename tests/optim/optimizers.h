@@ -8,6 +8,7 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/optim/adam.h"
+#include "ferrite/optim/adaptive.h"
 #include "ferrite/optim/lamb.h"
 #include "ferrite/optim/lars.h"
 #include "ferrite/optim/lion.h"
@@ -46,6 +47,14 @@ inline std::vector<NamedOptimizer> all_optimizers() {
                    .lr = 0.1, .weight_decay = 1e-3, .trust_coefficient = 0.1, .nesterov = true})},
       {"LAMB", make.operator()<optim::LAMB>(optim::LAMBOptions{.lr = 0.01})},
       {"Lion", make.operator()<optim::Lion>(optim::LionOptions{.lr = 0.003, .weight_decay = 0.1})},
+      {"Adagrad", make.operator()<optim::Adagrad>(
+                      optim::AdagradOptions{.lr = 0.05, .initial_accumulator_value = 0.1})},
+      {"Adadelta", make.operator()<optim::Adadelta>(optim::AdadeltaOptions{})},
+      {"Adamax", make.operator()<optim::Adamax>(optim::AdamaxOptions{.lr = 0.01})},
+      {"NAdam", make.operator()<optim::NAdam>(optim::NAdamOptions{.lr = 0.01})},
+      {"RAdam", make.operator()<optim::RAdam>(optim::RAdamOptions{.lr = 0.01})},
+      {"ASGD", make.operator()<optim::ASGD>(optim::ASGDOptions{.lr = 0.1, .t0 = 2})},
+      {"Rprop", make.operator()<optim::Rprop>(optim::RpropOptions{.lr = 0.003})},
   };
 }
 
