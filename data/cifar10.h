@@ -1,4 +1,5 @@
-// CIFAR-10 (Krizhevsky, 2009): 50,000 training and 10,000 test images of 3x32x32, 10 classes.
+// CIFAR-10 and CIFAR-100 (Krizhevsky, 2009): 50,000 training and 10,000 test images of 3x32x32, of
+// 10 or 100 classes.
 #pragma once
 
 #include <array>
@@ -24,9 +25,23 @@ class CIFAR10 : public ImageDataset {
   static constexpr std::array<double, 3> kStd = {0.2470, 0.2435, 0.2616};
 };
 
+/// Reads the binary version, train.bin or test.bin, in root/cifar-100-binary, root/cifar-100,
+/// root/cifar100 and root, with the fine labels. Errors as for CIFAR10; files have 3074 bytes an
+/// image, and labels up to 19 (coarse) and 99.
+class CIFAR100 : public ImageDataset {
+ public:
+  explicit CIFAR100(const std::filesystem::path& root, Split split = Split::train,
+                    Transform transform = ToTensor());
+
+  static constexpr std::array<double, 3> kMean = {0.5071, 0.4865, 0.4409};
+  static constexpr std::array<double, 3> kStd = {0.2673, 0.2564, 0.2762};
+};
+
 /// Parses one file of records (label, 3x32x32 pixels) in memory: images uint8 [N, 3, 32, 32] and
 /// labels int64 [N]. IoError if the size is not a multiple of a record's 3073 bytes or a label is
 /// above 9.
 Batch parse_cifar10(Bytes bytes, std::string_view name);
+/// The same of records (coarse label, fine label, pixels); the labels are the fine ones.
+Batch parse_cifar100(Bytes bytes, std::string_view name);
 
 }  // namespace ferrite::data

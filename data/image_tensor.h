@@ -13,6 +13,9 @@ namespace ferrite::data {
 /// DeviceError unless on the host.
 Tensor dense_image(const Tensor& image, std::string_view op);
 
+/// ValueError unless 0 <= p <= 1.
+void check_probability(double p, std::string_view op);
+
 /// Calls f.operator()<T>() for the element type of a dense_image().
 template <class F>
 void dispatch_image(const Tensor& image, std::string_view op, F&& f) {

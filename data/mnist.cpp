@@ -22,8 +22,7 @@ std::vector<std::string> names_of(const std::string& stem, const std::string& ki
   return names;
 }
 
-Loaded load_files(const FileSearch& search, Split split, std::int64_t classes) {
-  const std::string prefix = split == Split::train ? "train" : "t10k";
+Loaded load_files(const FileSearch& search, const std::string& prefix, std::int64_t classes) {
   const auto image_file = find_file(search, names_of(prefix + "-images", "idx3-ubyte"));
   const auto label_file = find_file(search, names_of(prefix + "-labels", "idx1-ubyte"));
   const Tensor images = read_idx(image_file), labels = read_idx(label_file);
@@ -39,10 +38,32 @@ Loaded load_files(const FileSearch& search, Split split, std::int64_t classes) {
           from_vector(labels.to_vector<std::int64_t>(), labels.shape())};
 }
 
-ImageDataset load(const FileSearch& search, Split split, std::vector<std::string> classes,
-                  Transform transform) {
-  const Loaded files = load_files(search, split, static_cast<std::int64_t>(classes.size()));
+ImageDataset load(const FileSearch& search, const std::string& prefix,
+                  std::vector<std::string> classes, Transform transform) {
+  const Loaded files = load_files(search, prefix, static_cast<std::int64_t>(classes.size()));
   return ImageDataset(files.images, files.labels, std::move(classes), std::move(transform));
+}
+
+std::string prefix_of(Split split) { return split == Split::train ? "train" : "t10k"; }
+
+std::vector<std::string> characters(std::string_view text) {
+  std::vector<std::string> all;
+  for (const char c : text) all.emplace_back(1, c);
+  return all;
+}
+
+/// The classes of a split of EMNIST, by label.
+std::vector<std::string> emnist_classes(const std::string& which) {
+  const std::string digits = "0123456789", upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  if (which == "digits" || which == "mnist") return characters(digits);
+  if (which == "byclass") return characters(digits + upper + "abcdefghijklmnopqrstuvwxyz");
+  // Small letters that look like their capitals are the same class.
+  if (which == "bymerge" || which == "balanced") return characters(digits + upper + "abdefghnqrt");
+  FERRITE_CHECK(which == "letters", ValueError, "emnist",
+                "expected byclass, bymerge, balanced, letters, digits or mnist, got '{}'", which);
+  std::vector<std::string> letters = characters("abcdefghijklmnopqrstuvwxyz");
+  letters.insert(letters.begin(), "N/A");
+  return letters;
 }
 
 }  // namespace
@@ -52,7 +73,7 @@ MNIST::MNIST(const std::filesystem::path& root, Split split, Transform transform
                          .root = root,
                          .folders = {"mnist", "MNIST/raw", "MNIST", ""},
                          .source = "https://ossci-datasets.s3.amazonaws.com/mnist/"},
-                        split, {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
+                        prefix_of(split), {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
                         std::move(transform))) {}
 
 FashionMNIST::FashionMNIST(const std::filesystem::path& root, Split split, Transform transform)
@@ -60,9 +81,18 @@ FashionMNIST::FashionMNIST(const std::filesystem::path& root, Split split, Trans
                          .root = root,
                          .folders = {"fashion-mnist", "FashionMNIST/raw", "FashionMNIST", ""},
                          .source = "https://github.com/zalandoresearch/fashion-mnist"},
-                        split,
+                        prefix_of(split),
                         {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
                          "Sneaker", "Bag", "Ankle boot"},
                         std::move(transform))) {}
+
+EMNIST::EMNIST(const std::filesystem::path& root, const std::string& which, Split split,
+               Transform transform)
+    : ImageDataset(load({.op = "emnist",
+                         .root = root,
+                         .folders = {"EMNIST/raw", "EMNIST", "emnist", "gzip", ""},
+                         .source = "https://www.nist.gov/itl/products-and-services/emnist-dataset"},
+                        "emnist-" + which + (split == Split::train ? "-train" : "-test"),
+                        emnist_classes(which), std::move(transform))) {}
 
 }  // namespace ferrite::data

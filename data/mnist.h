@@ -1,7 +1,9 @@
-// MNIST and Fashion-MNIST: 60,000 training and 10,000 test images of 1x28x28, 10 classes.
+// MNIST and Fashion-MNIST: 60,000 training and 10,000 test images of 1x28x28, 10 classes; and
+// EMNIST, with letters.
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "ferrite/data/image_dataset.h"
 
@@ -26,6 +28,17 @@ class FashionMNIST : public ImageDataset {
                         Transform transform = ToTensor());
 
   static constexpr double kMean = 0.2860, kStd = 0.3530;
+};
+
+/// Digits and letters (Cohen et al. 2017), in the splits "byclass" (62 classes), "bymerge" and
+/// "balanced" (47), "letters" (26, which are 1 to 26), "digits" and "mnist" (10). The files
+/// emnist-*-train-images-idx3-ubyte and so on, with or without .gz, in root/EMNIST/raw,
+/// root/EMNIST, root/emnist, root/gzip and root. Images are as in the files, where rows are
+/// columns, as torchvision has them. ValueError for other splits, IoError as for MNIST.
+class EMNIST : public ImageDataset {
+ public:
+  explicit EMNIST(const std::filesystem::path& root, const std::string& which,
+                  Split split = Split::train, Transform transform = ToTensor());
 };
 
 }  // namespace ferrite::data

@@ -28,8 +28,8 @@ void check_folds(std::int64_t size, std::int64_t k) {
 }
 
 /// The folds, given that of each sample.
-std::vector<Fold> folds_of(const std::vector<std::int64_t>& fold_of_sample, std::int64_t k) {
-  std::vector<Fold> folds(static_cast<std::size_t>(k));
+std::vector<FoldSplit> folds_of(const std::vector<std::int64_t>& fold_of_sample, std::int64_t k) {
+  std::vector<FoldSplit> folds(static_cast<std::size_t>(k));
   for (std::size_t i = 0; i < fold_of_sample.size(); ++i)
     for (std::size_t f = 0; f < folds.size(); ++f) {
       const bool held_out = fold_of_sample[i] == static_cast<std::int64_t>(f);
@@ -87,7 +87,7 @@ Parts split_indices(std::int64_t size, std::span<const double> fractions,
 
 }  // namespace impl
 
-std::vector<Fold> k_fold(std::int64_t size, std::int64_t k, const KFoldOptions& options) {
+std::vector<FoldSplit> k_fold(std::int64_t size, std::int64_t k, const KFoldOptions& options) {
   check_folds(size, k);
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -102,8 +102,8 @@ std::vector<Fold> k_fold(std::int64_t size, std::int64_t k, const KFoldOptions& 
   return folds_of(fold, k);
 }
 
-std::vector<Fold> stratified_k_fold(const Tensor& labels, std::int64_t k,
-                                    const KFoldOptions& options) {
+std::vector<FoldSplit> stratified_k_fold(const Tensor& labels, std::int64_t k,
+                                         const KFoldOptions& options) {
   FERRITE_CHECK(labels.defined() && labels.dim() == 1, ShapeError, "k_fold",
                 "expected labels [N], got {}", labels.describe());
   check_folds(labels.size(0), k);

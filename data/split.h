@@ -68,7 +68,7 @@ requires std::is_arithmetic_v<T> std::vector<Subset<SampleOf<D>>> random_split(
 }
 
 /// One of the rounds of cross-validation: indices in ascending order.
-struct Fold {
+struct FoldSplit {
   std::vector<std::int64_t> train, validation;
 };
 
@@ -82,11 +82,11 @@ struct KFoldOptions {
 ///
 ///   for (const auto& [train, validation] : data::k_fold(set.size(), 5, {.shuffle = true}))
 ///     data::DataLoader loader(data::Subset(set, train), {.batch_size = 64, .shuffle = true});
-std::vector<Fold> k_fold(std::int64_t size, std::int64_t k, const KFoldOptions& options = {});
+std::vector<FoldSplit> k_fold(std::int64_t size, std::int64_t k, const KFoldOptions& options = {});
 
 /// The same with the classes in each fold in proportion, as in scikit-learn's StratifiedKFold.
 /// `labels`: integers [N] (ShapeError). ValueError also if no class has k members.
-std::vector<Fold> stratified_k_fold(const Tensor& labels, std::int64_t k,
-                                    const KFoldOptions& options = {});
+std::vector<FoldSplit> stratified_k_fold(const Tensor& labels, std::int64_t k,
+                                         const KFoldOptions& options = {});
 
 }  // namespace ferrite::data

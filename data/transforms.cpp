@@ -11,13 +11,9 @@
 
 namespace ferrite::data {
 
-namespace {
-
 void check_probability(double p, std::string_view op) {
   FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability of 0 to 1, got {}", p);
 }
-
-}  // namespace
 
 Tensor dense_image(const Tensor& image, std::string_view op) {
   FERRITE_CHECK(image.defined() && image.dim() == 3, ShapeError, op,
@@ -46,14 +42,7 @@ Tensor GeometricTransform::apply(const Tensor& image, Generator& random) const {
 
 Annotated GeometricTransform::apply_all(const Annotated& sample, Generator& random) const {
   const Tensor in = dense_image(sample.image, op());
-  const std::int64_t height = in.size(1), width = in.size(2);
-  const Warp warp = draw(height, width, random);
-  Annotated out = sample;
-  out.image = warp_image(in, warp, op());
-  if (sample.mask.defined()) out.mask = warp_mask(sample.mask, height, width, warp, op());
-  if (sample.boxes.defined()) out.boxes = warp_boxes(sample.boxes, warp, op());
-  if (sample.points.defined()) out.points = warp_points(sample.points, warp, op());
-  return out;
+  return warp(sample, draw(in.size(1), in.size(2), random), op());
 }
 
 Compose::Compose(const std::vector<Transform>& transforms) {
@@ -147,7 +136,8 @@ RandomRotation::RandomRotation(double low, double high) : low_(low), high_(high)
 
 Warp RandomRotation::draw(std::int64_t height, std::int64_t width, Generator& random) const {
   Warp warp{{0, 0, height, width}, height, width};
-  warp.radians = uniform(random, low_, high_) * std::numbers::pi / 180;
+  const double degrees = uniform(random, low_, high_);
+  if (degrees != 0) warp.affine = inverse_affine({.radians = -degrees * std::numbers::pi / 180});
   return warp;
 }
 

@@ -13,26 +13,36 @@ namespace ferrite::data {
 
 namespace {
 
-Tensor window_of(const Tensor& image, const Window& window) {
+/// `fill` as a pixel.
+template <class T>
+T pixel(double fill) {
+  return static_cast<T>(std::is_integral_v<T> ? std::clamp(fill, 0.0, 255.0) : fill);
+}
+
+template <class T>
+void copy_window(const Tensor& image, const Window& window, T fill, const Tensor& out) {
   const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
   // Columns [first, last) of the window are inside the image.
   const std::int64_t first = std::clamp<std::int64_t>(-window.left, 0, window.width);
   const std::int64_t last = std::clamp<std::int64_t>(width - window.left, first, window.width);
-  Tensor out = empty({channels, window.height, window.width}, {.dtype = image.dtype()});
-  const std::size_t item = image.itemsize();
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * item; };
-  const auto* p = static_cast<const char*>(image.data_ptr());
-  auto* q = static_cast<char*>(out.data_ptr());
+  const T* p = image.data<T>();
+  T* q = out.data<T>();
   for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t y = 0; y < window.height; ++y, q += bytes(window.width)) {
+    for (std::int64_t y = 0; y < window.height; ++y, q += window.width) {
       const std::int64_t source = y + window.top;
       const bool inside = source >= 0 && source < height && last > first;
-      if (!inside || last - first < window.width) std::memset(q, 0, bytes(window.width));
+      if (!inside || last - first < window.width) std::fill_n(q, window.width, fill);
       if (inside)
-        std::memcpy(q + bytes(first),
-                    p + bytes((c * height + source) * width + window.left + first),
-                    bytes(last - first));
+        std::copy_n(p + (c * height + source) * width + window.left + first, last - first,
+                    q + first);
     }
+}
+
+Tensor window_of(const Tensor& image, const Warp& warp, std::string_view op) {
+  Tensor out =
+      empty({image.size(0), warp.window.height, warp.window.width}, {.dtype = image.dtype()});
+  dispatch_image(image, op,
+                 [&]<class T>() { copy_window<T>(image, warp.window, pixel<T>(warp.fill), out); });
   return out;
 }
 
@@ -47,52 +57,71 @@ Tensor mirrored(const Tensor& image) {
   return out;
 }
 
-/// Where a turned image takes its values from, and where it puts those of a place.
-struct Turn {
-  Turn(double radians, std::int64_t height, std::int64_t width)
-      : cosine(std::cos(radians)),
-        sine(std::sin(radians)),
-        cy(static_cast<double>(height) / 2),
-        cx(static_cast<double>(width) / 2) {}
+Tensor upside_down(const Tensor& image) {
+  Tensor out = empty(image.shape(), {.dtype = image.dtype()});
+  const std::int64_t height = image.size(1), width = image.size(2);
+  dispatch_image(image, "flip", [&]<class T>() {
+    for (std::int64_t row = 0; row < image.size(0) * height; ++row) {
+      const std::int64_t plane = row / height * height;
+      std::copy_n(image.data<T>() + row * width, width,
+                  out.data<T>() + (plane + height - 1 - (row - plane)) * width);
+    }
+  });
+  return out;
+}
+
+/// Where a moved image takes its values from, and where it puts those of a place.
+struct Map {
+  Map(const Affine& affine, std::int64_t height, std::int64_t width)
+      : m(affine), cy(static_cast<double>(height) / 2), cx(static_cast<double>(width) / 2) {}
 
   /// The pixel, counted from the centre of the first, that belongs at pixel (y, x) of the result.
   std::pair<double, double> source(std::int64_t y, std::int64_t x) const {
     const double dy = static_cast<double>(y) + 0.5 - cy, dx = static_cast<double>(x) + 0.5 - cx;
-    return {cy - 0.5 + cosine * dy + sine * dx, cx - 0.5 + cosine * dx - sine * dy};
+    return {cy - 0.5 + m.yx * dx + m.yy * dy + m.y0, cx - 0.5 + m.xx * dx + m.xy * dy + m.x0};
   }
   /// A point of the image in the result.
   void move(double& x, double& y) const {
-    const double dy = y - cy, dx = x - cx;
-    x = cx + cosine * dx + sine * dy;
-    y = cy + cosine * dy - sine * dx;
+    const double dx = x - cx - m.x0, dy = y - cy - m.y0, det = m.xx * m.yy - m.xy * m.yx;
+    x = cx + (m.yy * dx - m.xy * dy) / det;
+    y = cy + (m.xx * dy - m.yx * dx) / det;
   }
 
-  double cosine, sine, cy, cx;
+  Affine m;
+  double cy, cx;
 };
 
-/// The image rotated by `radians`, computed in T.
+/// The image moved by the affine map, computed in T.
 template <class T>
-void rotate(const Tensor& in, const Tensor& out, double radians) {
+void move_image(const Tensor& in, const Tensor& out, const Warp& warp) {
   const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
-  const Turn turn(radians, height, width);
+  const Map map(*warp.affine, height, width);
+  const T fill = pixel<T>(warp.fill);
   for (std::int64_t y = 0; y < height; ++y)
     for (std::int64_t x = 0; x < width; ++x) {
-      const auto [sy, sx] = turn.source(y, x);
-      const auto y0 = static_cast<std::int64_t>(std::floor(sy));
-      const auto x0 = static_cast<std::int64_t>(std::floor(sx));
+      const auto [sy, sx] = map.source(y, x);
+      const auto y0 = static_cast<std::int64_t>(warp.nearest ? std::nearbyint(sy) : std::floor(sy));
+      const auto x0 = static_cast<std::int64_t>(warp.nearest ? std::nearbyint(sx) : std::floor(sx));
       const auto fy = static_cast<float>(sy - std::floor(sy));
       const auto fx = static_cast<float>(sx - std::floor(sx));
       for (std::int64_t c = 0; c < channels; ++c) {
         const T* plane = in.data<T>() + c * height * width;
+        T& to = out.data<T>()[(c * height + y) * width + x];
         const auto at = [&](std::int64_t yy, std::int64_t xx) {
           const bool inside = yy >= 0 && yy < height && xx >= 0 && xx < width;
-          return inside ? static_cast<float>(plane[yy * width + xx]) : 0.0f;
+          return inside ? plane[yy * width + xx] : fill;
         };
-        const float top = at(y0, x0) * (1 - fx) + at(y0, x0 + 1) * fx;
-        const float bottom = at(y0 + 1, x0) * (1 - fx) + at(y0 + 1, x0 + 1) * fx;
+        if (warp.nearest) {
+          to = at(y0, x0);
+          continue;
+        }
+        const auto number = [&](std::int64_t yy, std::int64_t xx) {
+          return static_cast<float>(at(yy, xx));
+        };
+        const float top = number(y0, x0) * (1 - fx) + number(y0, x0 + 1) * fx;
+        const float bottom = number(y0 + 1, x0) * (1 - fx) + number(y0 + 1, x0 + 1) * fx;
         const float value = top * (1 - fy) + bottom * fy;
-        out.data<T>()[(c * height + y) * width + x] =
-            static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
+        to = static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
       }
     }
 }
@@ -117,17 +146,18 @@ std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::in
 
 /// For each value of the result, the index in a plane of the mask; -1 outside.
 std::vector<std::int64_t> mask_sources(std::int64_t height, std::int64_t width, const Warp& warp) {
-  const auto ys = nearest(warp.window.top, warp.window.height, warp.height, height);
+  auto ys = nearest(warp.window.top, warp.window.height, warp.height, height);
   auto xs = nearest(warp.window.left, warp.window.width, warp.width, width);
   if (warp.mirrored) std::ranges::reverse(xs);
+  if (warp.upside_down) std::ranges::reverse(ys);
   std::vector<std::int64_t> all;
   all.reserve(ys.size() * xs.size());
-  const Turn turn(warp.radians, warp.height, warp.width);
+  const Map map(warp.affine.value_or(Affine()), warp.height, warp.width);
   for (std::int64_t i = 0; i < warp.height; ++i)
     for (std::int64_t j = 0; j < warp.width; ++j) {
       std::int64_t y = i, x = j;
-      if (warp.radians != 0) {
-        const auto [sy, sx] = turn.source(i, j);
+      if (warp.affine) {
+        const auto [sy, sx] = map.source(i, j);
         y = std::llrint(sy), x = std::llrint(sx);
       }
       const bool inside = y >= 0 && y < warp.height && x >= 0 && x < warp.width;
@@ -166,16 +196,29 @@ void move(double& x, double& y, const Warp& warp) {
   y = (y - static_cast<double>(w.top)) * static_cast<double>(warp.height) /
       static_cast<double>(w.height);
   if (warp.mirrored) x = static_cast<double>(warp.width) - x;
-  if (warp.radians != 0) Turn(warp.radians, warp.height, warp.width).move(x, y);
+  if (warp.upside_down) y = static_cast<double>(warp.height) - y;
+  if (warp.affine) Map(*warp.affine, warp.height, warp.width).move(x, y);
 }
 
 }  // namespace
+
+Affine inverse_affine(const AffineParameters& p) {
+  const double turn = p.radians - p.shear_y, level = std::cos(p.shear_y);
+  const double a = std::cos(turn) / level, c = std::sin(turn) / level;
+  const double b = -a * std::tan(p.shear_x) - std::sin(p.radians);
+  const double d = -c * std::tan(p.shear_x) + std::cos(p.radians);
+  Affine m{.xx = d / p.scale, .xy = -b / p.scale, .yx = -c / p.scale, .yy = a / p.scale};
+  const double x = p.centre_x + p.translate_x, y = p.centre_y + p.translate_y;
+  m.x0 = p.centre_x - m.xx * x - m.xy * y;
+  m.y0 = p.centre_y - m.yx * x - m.yy * y;
+  return m;
+}
 
 Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op) {
   Tensor out = image;
   if (!keeps_all(warp, image.size(1), image.size(2))) {
     if (warp.window.height == warp.height && warp.window.width == warp.width) {
-      out = window_of(image, warp.window);
+      out = window_of(image, warp, op);
     } else {
       FERRITE_CHECK(image.size(1) > 0 && image.size(2) > 0, ShapeError, op,
                     "expected an image with pixels, got {}", image.describe());
@@ -184,10 +227,11 @@ Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op) {
     }
   }
   if (warp.mirrored) out = mirrored(out);
-  if (warp.radians != 0) {
-    const Tensor turned = empty(out.shape(), {.dtype = out.dtype()});
-    dispatch_image(out, op, [&]<class T>() { rotate<T>(out, turned, warp.radians); });
-    out = turned;
+  if (warp.upside_down) out = upside_down(out);
+  if (warp.affine) {
+    const Tensor moved = empty(out.shape(), {.dtype = out.dtype()});
+    dispatch_image(out, op, [&]<class T>() { move_image<T>(out, moved, warp); });
+    out = moved;
   }
   return out;
 }
@@ -253,6 +297,17 @@ Tensor warp_points(const Tensor& points, const Warp& warp, std::string_view op) 
     out.data<float>()[2 * i] = static_cast<float>(x);
     out.data<float>()[2 * i + 1] = static_cast<float>(y);
   }
+  return out;
+}
+
+Annotated warp(const Annotated& sample, const Warp& warp, std::string_view op) {
+  const Tensor in = dense_image(sample.image, op);
+  const std::int64_t height = in.size(1), width = in.size(2);
+  Annotated out = sample;
+  out.image = warp_image(in, warp, op);
+  if (sample.mask.defined()) out.mask = warp_mask(sample.mask, height, width, warp, op);
+  if (sample.boxes.defined()) out.boxes = warp_boxes(sample.boxes, warp, op);
+  if (sample.points.defined()) out.points = warp_points(sample.points, warp, op);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "ferrite/core/tensor.h"
@@ -25,17 +26,41 @@ struct Window {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
-/// A window of an image, with zeros outside the image, is scaled to `height` x `width`; then
-/// mirrored left to right, then turned about its centre, counter-clockwise, with zeros outside.
+/// Where each pixel of a result comes from: source = (xx, xy; yx, yy) (x, y) + (x0, y0), in pixels
+/// from the image's centre, x to the right and y downwards.
+struct Affine {
+  double xx = 1, xy = 0, x0 = 0;
+  double yx = 0, yy = 1, y0 = 0;
+};
+/// Turns by `radians`, clockwise, after shearing, scales, and moves, about a centre that is given
+/// in pixels from the image's: torchvision's affine(), with its angles in radians.
+struct AffineParameters {
+  double radians = 0, scale = 1;
+  double translate_x = 0, translate_y = 0;
+  double shear_x = 0, shear_y = 0;
+  double centre_x = 0, centre_y = 0;
+};
+Affine inverse_affine(const AffineParameters& p);
+
+/// A window of an image, with `fill` outside the image, is scaled to `height` x `width`; then
+/// mirrored left to right, and top to bottom, then moved by an affine map, with `fill` outside.
+/// Masks have zeros outside.
 struct Warp {
   Window window;
   std::int64_t height = 0, width = 0;
-  bool mirrored = false;
-  double radians = 0;
+  bool mirrored = false, upside_down = false;
+  std::optional<Affine> affine = {};
+  bool nearest = false;  ///< whether the affine map takes the nearest pixel, not bilinear weights
+  double fill = 0;
 };
+/// One that changes nothing in an image of this size.
+inline Warp no_warp(std::int64_t height, std::int64_t width) {
+  return {{0, 0, height, width}, height, width};
+}
 
-/// A dense image [C, H, W] of uint8 or float32: scaled like Resize, turned with bilinear weights.
-/// The image itself if the warp changes nothing. ShapeError for scaling an image without pixels.
+/// A dense image [C, H, W] of uint8 or float32: scaled like Resize. `fill` is clipped to 0..255 in
+/// uint8 images. The image itself if the warp changes nothing. ShapeError for scaling an image
+/// without pixels.
 Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op);
 /// A mask [H, W] or [K, H, W] of an image of `height` x `width` (ShapeError): each value is that of
 /// the nearest pixel, as torchvision defines it.
@@ -46,5 +71,8 @@ Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, co
 Tensor warp_boxes(const Tensor& boxes, const Warp& warp, std::string_view op);
 /// Points, also those that fall outside. ShapeError, DTypeError.
 Tensor warp_points(const Tensor& points, const Warp& warp, std::string_view op);
+
+/// An image with all that belongs to it.
+Annotated warp(const Annotated& sample, const Warp& warp, std::string_view op);
 
 }  // namespace ferrite::data

@@ -8,6 +8,7 @@
 namespace ferrite::test {
 namespace {
 
+using data::EMNIST;
 using data::FashionMNIST;
 using data::MNIST;
 using data::Split;
@@ -90,6 +91,29 @@ TEST_CASE("mnist: the folders and names it is found under") {
   write_set(dir.path() / "fashion-mnist", "t10k", image_file(1, 'a'), label_file({9}));
   const FashionMNIST set(dir.path(), Split::test);
   CHECK(set.classes()[static_cast<std::size_t>(set.labels().item<std::int64_t>())] == "Ankle boot");
+}
+
+TEST_CASE("emnist: splits have their files and classes") {
+  const TempDir dir;
+  for (const auto& [which, classes, last] : {std::tuple("byclass", 62, "z"),
+                                             {"bymerge", 47, "t"},
+                                             {"balanced", 47, "t"},
+                                             {"letters", 27, "z"},
+                                             {"digits", 10, "9"},
+                                             {"mnist", 10, "9"}}) {
+    CAPTURE(which);
+    for (const char* part : {"train", "test"})
+      write_set(dir / "EMNIST/raw", fmt::format("emnist-{}-{}", which, part), image_file(2, 'a'),
+                label_file({static_cast<char>(classes - 1), 1}), ".gz");
+    const EMNIST set(dir.path(), which);
+    CHECK(set.classes().size() == static_cast<std::size_t>(classes));
+    CHECK(set.classes().back() == last);
+    CHECK(set.labels().to_vector<std::int64_t>() == std::vector<std::int64_t>{classes - 1, 1});
+    CHECK(EMNIST(dir.path(), which, Split::test).size() == 2);
+  }
+  CHECK(contains(message_of<ValueError>([&] { EMNIST(dir.path(), "all"); }), "got 'all'"));
+  write_set(dir / "EMNIST/raw", "emnist-digits-train", image_file(1, 'a'), label_file({10}), ".gz");
+  CHECK(contains(message_of<IoError>([&] { EMNIST(dir.path(), "digits"); }), "the label 10"));
 }
 
 TEST_CASE("mnist: errors name missing files") {

@@ -1,0 +1,84 @@
+// Transforms of colours and sharpness, with torchvision's names, formulas and rounding, of images
+// [C, H, W] of uint8 or float32 (in [0, 1]). Images of one channel have no saturation and no hue;
+// other numbers of channels than 1 and 3 are a ShapeError where grey is needed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ferrite/data/transforms.h"
+
+namespace ferrite::data {
+
+// ---- With given parameters, of which 1 (of adjust_hue: 0) changes nothing
+Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels = 1);
+Tensor adjust_brightness(const Tensor& image, double factor);
+Tensor adjust_contrast(const Tensor& image, double factor);
+Tensor adjust_saturation(const Tensor& image, double factor);
+Tensor adjust_sharpness(const Tensor& image, double factor);
+/// Turns the hue by `factor` of the circle, -0.5 to 0.5 (ValueError).
+Tensor adjust_hue(const Tensor& image, double factor);
+/// Keeps the upper `bits` bits of uint8 values (DTypeError for others).
+Tensor posterize(const Tensor& image, int bits);
+/// Inverts the values that are not below `threshold`.
+Tensor solarize(const Tensor& image, double threshold);
+/// Stretches each channel's values over the whole range.
+Tensor autocontrast(const Tensor& image);
+/// Makes each channel's histogram flat; uint8 only (DTypeError).
+Tensor equalize(const Tensor& image);
+/// ValueError for sizes that are even or below 1 and sigmas that are not above 0; ShapeError for
+/// images that are not larger than half of the kernel, by which they are reflected.
+Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma);
+
+// ---- Transforms
+class Grayscale : public TransformBase {
+ public:
+  /// ValueError unless 1 or 3 channels.
+  explicit Grayscale(std::int64_t num_output_channels = 1);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t channels_;
+};
+
+/// Grey, with as many channels as before, with probability `p`.
+class RandomGrayscale : public TransformBase {
+ public:
+  explicit RandomGrayscale(double p = 0.1);
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  double p_;
+};
+
+/// Factors are uniform in max(0, 1 - x) to 1 + x, and for the hue in -x to x.
+struct ColorJitterOptions {
+  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+};
+
+/// Changes those that are not 0, in a random order. ValueError for values below 0 and a hue above
+/// 0.5.
+class ColorJitter : public TransformBase {
+ public:
+  explicit ColorJitter(const ColorJitterOptions& options);
+  explicit ColorJitter(double brightness, double contrast = 0, double saturation = 0,
+                       double hue = 0)
+      : ColorJitter(ColorJitterOptions{brightness, contrast, saturation, hue}) {}
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  ColorJitterOptions options_;
+};
+
+/// gaussian_blur() with a sigma from the range.
+class GaussianBlur : public TransformBase {
+ public:
+  explicit GaussianBlur(std::int64_t kernel_size, std::array<double, 2> sigma = {0.1, 2});
+  Tensor apply(const Tensor& image, Generator& random) const override;
+
+ private:
+  std::int64_t kernel_size_;
+  std::array<double, 2> sigma_;
+};
+
+}  // namespace ferrite::data
