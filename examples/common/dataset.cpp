@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "ferrite/core/parallel_for.h"
+#include "ferrite/data/auto_augment.h"
 #include "ferrite/data/cifar10.h"
 #include "ferrite/data/image_folder.h"
 #include "ferrite/data/mnist.h"
@@ -44,21 +45,28 @@ Normalization measure(const ferrite::Tensor& images) {
 
 enum class Mirror : std::uint8_t { never, half };
 
+/// What --trivial-augment adds; null without it.
+data::Transform trivial(const ImageOptions& options) {
+  return options.trivial_augment ? data::TrivialAugmentWide() : data::Transform();
+}
+
 /// The augmentation for images of side `size`; null if it is off.
 data::Transform variation(const ImageOptions& options, std::int64_t size, std::int64_t padding,
                           Mirror mirror) {
-  if (!options.augment) return {};
-  const data::RandomCrop crop(size, padding);
-  if (mirror == Mirror::never) return crop;
-  return data::Compose{crop, data::RandomHorizontalFlip()};
+  if (!options.augment) return trivial(options);
+  const data::Transform flip =
+      mirror == Mirror::never ? data::Transform() : data::RandomHorizontalFlip();
+  return data::Compose{data::RandomCrop(size, padding), flip, trivial(options)};
 }
 
-/// Both splits with the same normalization; the training split is augmented first.
+/// Both splits with the same normalization; the training split is augmented, and erased last.
 template <class D>
-Splits normalized(D train, D test, const Normalization& n, const data::Transform& train_first = {},
-                  const data::Transform& test_first = {}) {
+Splits normalized(D train, D test, const Normalization& n, const ImageOptions& images,
+                  const data::Transform& train_first = {}, const data::Transform& test_first = {}) {
   const data::Compose normalize{data::ToTensor(), data::Normalize(n.mean, n.std)};
-  train.set_transform(data::Compose{train_first, normalize});
+  const data::Transform erase =
+      images.random_erase > 0 ? data::RandomErasing({.p = images.random_erase}) : data::Transform();
+  train.set_transform(data::Compose{train_first, normalize, erase});
   test.set_transform(data::Compose{test_first, normalize});
   std::vector<std::string> classes = train.classes();
   return {.train = std::make_shared<D>(std::move(train)),
@@ -68,7 +76,8 @@ Splits normalized(D train, D test, const Normalization& n, const data::Transform
 }
 
 template <class D>
-Splits read(const TrainingOptions& options, const Normalization& n, const data::Transform& varied) {
+Splits read(const TrainingOptions& options, const ImageOptions& images, const Normalization& n,
+            const data::Transform& varied) {
   const fs::path root = root_of(options);
   std::array<std::optional<D>, 2> splits;  // read in parallel
   std::array<std::exception_ptr, 2> errors;
@@ -81,7 +90,12 @@ Splits read(const TrainingOptions& options, const Normalization& n, const data::
   });
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  return normalized(*std::move(splits[0]), *std::move(splits[1]), n, varied);
+  return normalized(*std::move(splits[0]), *std::move(splits[1]), n, images, varied);
+}
+
+template <class D>
+Normalization moments_of() {
+  return {{D::kMean.begin(), D::kMean.end()}, {D::kStd.begin(), D::kStd.end()}};
 }
 
 /// Image folders in ImageNet's layout, normalized by its mean and deviation.
@@ -101,32 +115,34 @@ Splits read_folders(const TrainingOptions& options, const ImageOptions& images) 
   const std::int64_t size = images.image_size;
   const data::Compose middle{data::Resize(size * 8 / 7), data::CenterCrop(size)};
   const data::Compose varied{data::RandomResizedCrop(size), data::RandomHorizontalFlip()};
-  return normalized(std::move(train), std::move(test), n,
-                    images.augment ? data::Transform(varied) : data::Transform(middle), middle);
+  const data::Compose first{images.augment ? data::Transform(varied) : data::Transform(middle),
+                            trivial(images)};
+  return normalized(std::move(train), std::move(test), n, images, first, middle);
 }
 
 }  // namespace
 
 Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) {
-  using data::CIFAR10, data::FashionMNIST, data::MNIST;
+  using data::CIFAR10, data::CIFAR100, data::FashionMNIST, data::MNIST;
   const data::Transform digits = variation(images, 28, 2, Mirror::never);
   if (options.dataset == "mnist")
-    return read<MNIST>(options, {{MNIST::kMean}, {MNIST::kStd}}, digits);
+    return read<MNIST>(options, images, {{MNIST::kMean}, {MNIST::kStd}}, digits);
   if (options.dataset == "fashion-mnist")
-    return read<FashionMNIST>(options, {{FashionMNIST::kMean}, {FashionMNIST::kStd}},
+    return read<FashionMNIST>(options, images, {{FashionMNIST::kMean}, {FashionMNIST::kStd}},
                               variation(images, 28, 4, Mirror::half));
   if (options.dataset == "cifar10")
-    return read<CIFAR10>(options,
-                         {{CIFAR10::kMean.begin(), CIFAR10::kMean.end()},
-                          {CIFAR10::kStd.begin(), CIFAR10::kStd.end()}},
+    return read<CIFAR10>(options, images, moments_of<CIFAR10>(),
                          variation(images, 32, 4, Mirror::half));
+  if (options.dataset == "cifar100")
+    return read<CIFAR100>(options, images, moments_of<CIFAR100>(),
+                          variation(images, 32, 4, Mirror::half));
   if (options.dataset == "image-folder") return read_folders(options, images);
   // Disjoint by seed: sample i is a function of (seed, i).
   data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);
   data::SyntheticDigits test(kSyntheticTest, 2 * options.seed + 1);
   // A few images suffice for the statistics; the others are drawn during training.
   const Normalization n = measure(data::SyntheticDigits(500, 2 * options.seed).images());
-  return normalized(std::move(train), std::move(test), n, digits);
+  return normalized(std::move(train), std::move(test), n, images, digits);
 }
 
 }  // namespace examples

@@ -20,6 +20,8 @@ struct ImageOptions {
   /// Random crops of the image padded with 4 zeros (digits: 2), mirrored with probability 0.5
   /// except for digits; for image folders, RandomResizedCrop, mirrored with probability 0.5.
   bool augment = false;
+  bool trivial_augment = false;   ///< TrivialAugmentWide after that
+  double random_erase = 0;        ///< probability of RandomErasing, the last step
   std::int64_t image_size = 224;  ///< image folders: height and width in pixels
   bool gray = false;              ///< image folders: one channel instead of three
 };
@@ -31,7 +33,7 @@ struct Splits {
   Normalization normalization;
 };
 
-/// synthetic-digits, mnist, fashion-mnist, cifar10, or image-folder: DIR/train/CLASS/ and
+/// synthetic-digits, mnist, fashion-mnist, cifar10, cifar100, or image-folder: DIR/train/CLASS/ and
 /// DIR/val/CLASS/ (or DIR/test/CLASS/) of PNG and JPEG files. Throws IoError, which names what is
 /// missing.
 Splits open_dataset(const TrainingOptions& options, const ImageOptions& images = {});

@@ -1,7 +1,8 @@
-// Trains ResNet-18, 34 or 50 on images:
+// Trains ResNets and other networks on images:
 //   resnet18 --dataset fashion-mnist --data DIR
 //   resnet18 --checkpoint-dir runs/a --save-every 500        (and --resume, to continue)
 //   resnet18 --dataset image-folder --data DIR --model resnet50 --warmup-epochs 5
+//   resnet18 --model efficientnet_b0 --trivial-augment --mixup 0.2 --cutmix 1 --random-erase 0.1
 //   resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999
 //   ferrite-run --nproc-per-node 4 resnet18 --ddp --sync-bn --scale-lr linear --warmup-epochs 5
 #include <ferrite/ferrite.h>
@@ -104,7 +105,7 @@ Run::Run(const examples::Options& options, const Device& device)
       train_loader_(make_loader(data_.train, data::Split::train, options, device)),
       test_loader_(make_loader(data_.test, data::Split::test, options, device)),
       confusion_(static_cast<std::int64_t>(data_.classes.size()), device) {
-  model_ = examples::make_model(options, data_.train->get(0).input.size(0),
+  model_ = examples::make_model(options, data_.train->get(0).input.shape(),
                                 static_cast<std::int64_t>(data_.classes.size()));
   if (!options.freeze.empty()) model_->requires_grad_(false, options.freeze);
   model_->to(device);
@@ -126,7 +127,7 @@ Run::Run(const examples::Options& options, const Device& device)
             .rebuild_buckets = false,  // the first step of a resumed run is then like all others
         });
   trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
-                   options, train_loader_.size());
+                   options, train_loader_.size(), static_cast<std::int64_t>(data_.classes.size()));
 
   configuration_ = examples::configuration(options).dump();
   state_.add("model", *model_).add("optimizer", *optimizer_).add("loader", train_loader_);

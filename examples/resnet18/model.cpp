@@ -3,24 +3,19 @@
 #include <algorithm>
 
 #include "ferrite/core/error.h"
-#include "ferrite/nn/models/resnet.h"
+#include "ferrite/nn/models/registry.h"
 
 namespace examples {
 
 using namespace ferrite;
 
-std::unique_ptr<nn::Module> make_model(const Options& options, std::int64_t channels,
+std::unique_ptr<nn::Module> make_model(const Options& options, const Shape& image,
                                        std::int64_t classes) {
-  const nn::ResNetOptions network{
-      .classes = classes,
-      .in_channels = channels,
-      .stem = options.stem == "small" ? nn::ResNetStem::small : nn::ResNetStem::standard,
-      .width = options.width};
-  if (options.model == "resnet34") return std::make_unique<nn::ResNet34>(network);
-  if (options.model == "resnet50") return std::make_unique<nn::ResNet50>(network);
-  FERRITE_CHECK(options.model == "resnet18", ValueError, "model",
-                "expected resnet18, resnet34 or resnet50, got '{}'", options.model);
-  return std::make_unique<nn::ResNet18>(network);
+  return nn::make_image_model(options.model, {.classes = classes,
+                                              .in_channels = image[0],
+                                              .image_size = image[1],
+                                              .small_images = options.stem == "small",
+                                              .width = static_cast<double>(options.width) / 64});
 }
 
 std::vector<Tensor> trainable(const nn::Module& model) {

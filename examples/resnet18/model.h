@@ -10,8 +10,8 @@
 
 namespace examples {
 
-/// The network for images [C, H, W] with `channels` channels and `classes` classes.
-std::unique_ptr<ferrite::nn::Module> make_model(const Options& options, std::int64_t channels,
+/// The network for images of that shape, [C, H, W], and `classes` classes.
+std::unique_ptr<ferrite::nn::Module> make_model(const Options& options, const ferrite::Shape& image,
                                                 std::int64_t classes);
 
 /// The parameters that are not frozen. ValueError if all are frozen.

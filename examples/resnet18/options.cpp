@@ -2,6 +2,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/examples/common/command_line.h"
+#include "ferrite/nn/models/registry.h"
 #include "ferrite/parallel/comm/process_group.h"
 
 namespace examples {
@@ -34,11 +35,15 @@ void check(const Options& o) {
 }
 
 void add_network(CommandLine& app, Options& o) {
-  app.add_option("--stem", o.stem,
-                 "standard (7x7, pooling), small (3x3), or auto: by the image size")
+  app.add_option(
+         "--stem", o.stem,
+         "standard (7x7, pooling), small (3x3), or auto: by the image size; for ResNets, and for "
+         "the patches of vision transformers")
       .check(one_of({"auto", "standard", "small"}))
       .capture_default_str();
-  app.add_option("--width", o.width, "channels of the first stage")
+  app.add_option(
+         "--width", o.width,
+         "channels of the first stage; networks that are no ResNets are scaled by a 64th of it")
       .check(whole<std::int64_t>(1, 1024))
       .capture_default_str();
   app.add_flag("--channels-last", o.channels_last, "weights and images in the NHWC layout");
@@ -47,6 +52,11 @@ void add_network(CommandLine& app, Options& o) {
                  "a whole also keep their running statistics");
   app.add_flag("--augment,!--no-augment", o.images.augment,
                "augment the training images (default: yes)");
+  app.add_flag("--trivial-augment", o.images.trivial_augment,
+               "also TrivialAugmentWide: one random operation of random strength an image");
+  app.add_option("--random-erase", o.images.random_erase,
+                 "probability of erasing a rectangle of a training image, such as 0.1")
+      .check(between(0, 1));
   app.add_option("--image-size", o.images.image_size, "height and width of images from folders")
       .check(whole<std::int64_t>(1, 4096))
       .capture_default_str();
@@ -67,6 +77,14 @@ void add_training(CommandLine& app, Options& o) {
       .check(at_least(0))
       .capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing, "label smoothing").check(between(0, 1));
+  app.add_option("--mixup", o.mixup,
+                 "mix training images and labels with others, by parts from Beta(A, A), such as "
+                 "0.2 (0: none); with --cutmix, either of them for each batch")
+      .check(at_least(0));
+  app.add_option("--cutmix", o.cutmix,
+                 "put rectangles of other images into training images, of shares from Beta(A, A), "
+                 "such as 1 (0: none)")
+      .check(at_least(0));
   app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: do not)")
       .check(at_least(0));
   app.add_option("--accumulate", o.accumulate,
@@ -136,9 +154,10 @@ void add_checkpoints(CommandLine& app, Options& o) {
 
 Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   Options options;
-  CommandLine app("Trains ResNets on images.");
-  add_training_options(app, options, {"resnet18", "resnet34", "resnet50"},
-                       {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"});
+  CommandLine app("Trains ResNets, and other networks for images, by torchvision's names.");
+  add_training_options(
+      app, options, ferrite::nn::image_model_names(),
+      {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "image-folder"});
   add_network(app, options);
   add_training(app, options);
   add_precision(app, options);
@@ -154,6 +173,8 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
 nlohmann::json configuration(const Options& o) {
   return {{"dataset", o.dataset},
           {"augment", o.images.augment},
+          {"trivial_augment", o.images.trivial_augment},
+          {"random_erase", o.images.random_erase},
           {"image_size",
            o.dataset == "image-folder" ? nlohmann::json(o.images.image_size) : nlohmann::json()},
           {"model", o.model},
@@ -171,6 +192,8 @@ nlohmann::json configuration(const Options& o) {
           {"schedule", o.schedule},
           {"warmup_epochs", o.warmup_epochs},
           {"label_smoothing", o.label_smoothing},
+          {"mixup", o.mixup},
+          {"cutmix", o.cutmix},
           {"max_grad_norm", o.max_grad_norm},
           {"max_loss_factor", o.max_loss_factor},
           {"ema", o.ema},

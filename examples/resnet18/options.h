@@ -23,7 +23,8 @@ struct Options : TrainingOptions {
   double warmup_epochs = 0;
   double momentum = 0.9, weight_decay = 5e-4;
   double label_smoothing = 0;
-  double max_grad_norm = 0;  ///< 0: gradients are not clipped
+  double mixup = 0, cutmix = 0;  ///< alphas; 0: none. With both, one of them for each batch
+  double max_grad_norm = 0;      ///< 0: gradients are not clipped
   std::int64_t accumulate = 1;
   double ema = 0;               ///< decay of the averaged weights; 0: no averages
   double max_loss_factor = 10;  ///< 0: only steps with a loss that is not finite are skipped

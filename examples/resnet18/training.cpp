@@ -43,7 +43,8 @@ std::string epoch_label(std::int64_t epoch, const Options& options) {
   return fmt::format("epoch {:>2}/{}", epoch, *options.epochs);
 }
 
-Trainer::Trainer(Training training, const Options& options, std::int64_t steps_an_epoch)
+Trainer::Trainer(Training training, const Options& options, std::int64_t steps_an_epoch,
+                 std::int64_t classes)
     : training_(std::move(training)),
       options_(options),
       steps_an_epoch_(steps_an_epoch),
@@ -51,6 +52,7 @@ Trainer::Trainer(Training training, const Options& options, std::int64_t steps_a
                        ? std::min(options.max_steps, *options.epochs * steps_an_epoch)
                        : *options.epochs * steps_an_epoch),
       warmup_steps_(std::llround(options.warmup_epochs * static_cast<double>(steps_an_epoch))),
+      classes_(classes),
       scheduler_(make_scheduler(training_.optimizer, options, total_steps_, warmup_steps_)),
       guard_(training_.model, training_.device, options.max_loss_factor),
       loss_(training_.device),
@@ -94,8 +96,21 @@ Tensor Trainer::forward(const Tensor& images, const Tensor& labels) {
   nn::Module& model = training_.ddp ? *training_.ddp : training_.model;
   const Tensor logits = model(options_.channels_last ? images.to(kChannelsLast) : images);
   const Tensor loss = cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
-  accuracy_.update(logits.detach(), labels);
+  // Of mixed images, the class of the larger part counts.
+  accuracy_.update(logits.detach(), labels.dim() == 2 ? labels.argmax(1) : labels);
   return loss;
+}
+
+/// The batch after --mixup or --cutmix, as a function of the seed, the step and the rank.
+MixedBatch Trainer::mixed(const data::Batch& batch) const {
+  if (options_.mixup == 0 && options_.cutmix == 0) return {batch.inputs, batch.labels};
+  const auto number =
+      static_cast<std::uint64_t>(steps_ * parallel::get_world_size() + parallel::get_rank());
+  Generator random(options_.seed * 0x9E3779B97F4A7C15 + number);
+  const bool cuts = options_.mixup == 0 || (options_.cutmix > 0 && random.next_below(2) == 1);
+  const MixOptions mix{.num_classes = classes_, .alpha = cuts ? options_.cutmix : options_.mixup};
+  return cuts ? CutMix(mix)(batch.inputs, batch.labels, random)
+              : MixUp(mix)(batch.inputs, batch.labels, random);
 }
 
 /// Forward and backward of a part of a step; the gradients of all parts add up to those of the
@@ -182,10 +197,11 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader<>& loader,
   metrics::Throughput speed;
   const double waited = loader.seconds_waited();
   const auto one_step = [&](const data::Batch& batch) {
+    const auto [images, labels] = mixed(batch);
     if (graphed_)
-      (*graphed_)(batch.inputs, batch.labels);
+      (*graphed_)(images, labels);
     else
-      step_(batch.inputs, batch.labels);
+      step_(images, labels);
     scheduler_->step();
     ++steps_;
     if (profile_) profile_->step();

@@ -20,6 +20,7 @@
 #include "ferrite/metrics/timer.h"
 #include "ferrite/nn/graphed_step.h"
 #include "ferrite/nn/module.h"
+#include "ferrite/ops/mixup.h"
 #include "ferrite/optim/amp/amp.h"
 #include "ferrite/optim/averaged_model.h"
 #include "ferrite/optim/lr_scheduler.h"
@@ -52,7 +53,8 @@ struct Training {
 /// does, every --print-freq steps.
 class Trainer {
  public:
-  Trainer(Training training, const Options& options, std::int64_t steps_an_epoch);
+  Trainer(Training training, const Options& options, std::int64_t steps_an_epoch,
+          std::int64_t classes);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -81,6 +83,7 @@ class Trainer {
   void step(const ferrite::Tensor& images, const ferrite::Tensor& labels);
   ferrite::Tensor forward(const ferrite::Tensor& images, const ferrite::Tensor& labels);
   ferrite::Tensor pass(const ferrite::Tensor& images, const ferrite::Tensor& labels, double share);
+  ferrite::MixedBatch mixed(const ferrite::data::Batch& batch) const;
   void gather();
   void show(ferrite::metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
             const ferrite::metrics::Throughput& speed);
@@ -89,7 +92,7 @@ class Trainer {
 
   Training training_;
   const Options& options_;
-  const std::int64_t steps_an_epoch_, total_steps_, warmup_steps_;
+  const std::int64_t steps_an_epoch_, total_steps_, warmup_steps_, classes_;
   std::int64_t steps_ = 0, skipped_ = 0;
   std::unique_ptr<ferrite::optim::LRScheduler> scheduler_;  // steps with the optimizer
   LossGuard guard_;

@@ -46,7 +46,10 @@ TEST_CASE("resnet18 trains every network, with every optimizer and schedule") {
        {Arguments{"--model", "resnet34", "--optimizer", "adamw"},
         {"--model", "resnet50", "--optimizer", "adam", "--channels-last"},
         {"--stem", "standard", "--optimizer", "rmsprop", "--schedule", "constant"},
-        {"--schedule", "step", "--no-augment", "--label-smoothing", "0.1"}}) {
+        {"--schedule", "step", "--no-augment", "--label-smoothing", "0.1"},
+        {"--model", "mobilenet_v2", "--trivial-augment", "--random-erase", "0.5", "--mixup", "0.2"},
+        {"--model", "vit_b_16", "--optimizer", "adamw", "--cutmix", "1", "--accumulate", "2"},
+        {"--model", "efficientnet_b0", "--mixup", "0.2", "--cutmix", "1", "--ema", "0.9"}}) {
     CAPTURE(arguments[1]);
     Arguments all = arguments;
     all.insert(all.end(), {"--max-steps", "3", "--report", "report.json"});
@@ -74,6 +77,11 @@ TEST_CASE("resnet18 with the same seed gives the same losses to the last bit") {
         first);
   CHECK(report_of({"--seed", "5", "--workers", "0"}) == first);
   CHECK(report_of({"--seed", "6"}) != first);
+  const auto recipe = [&](const char* workers) {
+    return report_of({"--trivial-augment", "--random-erase", "0.5", "--mixup", "0.2", "--cutmix",
+                      "1", "--workers", workers});
+  };
+  CHECK(recipe("0") == recipe("3"));
 }
 
 TEST_CASE("resnet18 --accumulate gives the losses of batches so much larger") {

@@ -1,0 +1,169 @@
+// A small GPT learns to write like a text, character by character.
+//
+//   char_lm --data shakespeare.txt --steps 2000 --sample 500
+//   char_lm --data shakespeare.txt --steps 4000 --checkpoint runs/text   # run again: it resumes
+//   ferrite-run --nproc-per-node 4 char_lm --ddp --data shakespeare.txt
+#include <ferrite/ferrite.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "ferrite/examples/char_lm/model.h"
+#include "ferrite/examples/common/ranks.h"
+
+using namespace ferrite;
+
+namespace {
+
+struct Settings {
+  std::string data, checkpoint, device = cuda::is_available() ? "cuda" : "cpu";
+  CharLMOptions model;
+  std::int64_t batch = 16, steps = 500, sample = 200;
+  double lr = 1e-3, temperature = 0.8;
+  std::int64_t top_k = 0, seed = 1;
+  double top_p = 1;
+  bool ddp = false;
+};
+
+/// The characters of a text, each as its number among those that occur.
+struct Text {
+  explicit Text(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    FERRITE_CHECK(file.good(), IoError, "char_lm", "cannot read '{}'", path);
+    const std::string text = content.str();
+    const std::set<char> occurring(text.begin(), text.end());
+    letters.assign(occurring.begin(), occurring.end());
+    std::vector<std::int64_t> numbers;
+    for (const char c : text) numbers.push_back(static_cast<std::int64_t>(letters.find(c)));
+    ids = tensor(numbers);
+  }
+  std::string letters;
+  Tensor ids;
+};
+
+/// Pieces [batch, context] of the text and the characters after each, drawn by the step's number
+/// alone, so that a resumed run sees the same ones.
+std::pair<Tensor, Tensor> batch_of(const Text& text, const Settings& s, std::int64_t step,
+                                   int rank) {
+  Generator generator(static_cast<std::uint64_t>(s.seed * 1000003 + step * 1009 + rank));
+  const std::int64_t last = text.ids.size(0) - s.model.context - 1;
+  const Tensor starts = randint(0, last + 1, {s.batch, 1}, {.dtype = kInt64}, &generator);
+  const Tensor at = starts + arange(s.model.context + 1);
+  const Tensor ids = text.ids.index({at});
+  return {ids.narrow(1, 0, s.model.context), ids.narrow(1, 1, s.model.context)};
+}
+
+/// The text that the model writes after a line break, or after the first character it knows.
+std::string write_text(CharLM& model, const Text& text, const Settings& s, const Device& device) {
+  const NoGradGuard no_grad;
+  model.eval();
+  Generator generator(static_cast<std::uint64_t>(s.seed));
+  const auto begin = text.letters.find('\n');
+  Tensor ids = full({1, 1}, static_cast<std::int64_t>(begin == std::string::npos ? 0 : begin),
+                    {.dtype = kInt64, .device = device});
+  std::string written;
+  for (std::int64_t i = 0; i < s.sample; ++i) {
+    const Tensor seen = ids.narrow(1, std::max<std::int64_t>(0, ids.size(1) - s.model.context),
+                                   std::min(ids.size(1), s.model.context));
+    const Tensor logits = model(seen).select(1, -1).to(kCPU);
+    const Tensor next = sample_logits(
+        logits, {.temperature = s.temperature, .top_k = s.top_k, .top_p = s.top_p}, &generator);
+    written += text.letters[static_cast<std::size_t>(next.item<std::int64_t>())];
+    ids = cat({ids, next.reshape({1, 1}).to(device)}, 1);
+  }
+  model.train();
+  return written;
+}
+
+void train(const Settings& s, const Device& device, int rank) {
+  const Text text(s.data);
+  FERRITE_CHECK(text.ids.size(0) > s.model.context, ValueError, "char_lm",
+                "'{}' has {} characters, and a context of {} needs more: give a longer text or a "
+                "smaller --context",
+                s.data, text.ids.size(0), s.model.context);
+  CharLMOptions options = s.model;
+  options.vocabulary = static_cast<std::int64_t>(text.letters.size());
+  manual_seed(static_cast<std::uint64_t>(s.seed));
+  CharLM model(options);
+  model.to(device);
+  std::optional<parallel::DistributedDataParallel<CharLM>> ddp;
+  if (s.ddp) ddp.emplace(model);
+  optim::AdamW adam(model.parameters(), {.lr = s.lr, .weight_decay = 0.1});
+
+  std::int64_t step = 0;
+  data::TrainingState state;
+  state.add("model", model).add("optimizer", adam).add_generators().add_value("done", step);
+  std::optional<data::CheckpointManager> checkpoints;
+  if (!s.checkpoint.empty()) {
+    checkpoints.emplace(s.checkpoint);
+    if (const auto report = checkpoints->resume(state)) fmt::print("{}\n", report->str());
+  }
+  const std::int64_t report_every = std::max<std::int64_t>(1, s.steps / 10);
+  while (step < s.steps) {
+    const auto [x, y] = batch_of(text, s, step, rank);
+    const Tensor ids = x.to(device);
+    const Tensor logits = ddp ? (*ddp)(ids) : model(ids);
+    const Tensor loss = cross_entropy(logits.flatten(0, 1), y.to(device).flatten());
+    adam.zero_grad();
+    loss.backward();
+    optim::clip_grad_norm_(model.parameters(), 1);
+    adam.step();
+    if (++step % report_every == 0 || step == s.steps) {
+      const double value = loss.item<double>();
+      fmt::print("step {}: loss {:.4f}, perplexity {:.2f}\n", step, value, std::exp(value));
+      if (checkpoints && rank == 0) checkpoints->save(step, state);
+    }
+  }
+  if (checkpoints) checkpoints->wait();
+  if (s.sample > 0 && rank == 0) fmt::print("{}\n", write_text(model, text, s, device));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Settings s;
+  CLI::App app("Trains a small GPT on the characters of a text, and lets it write.");
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    app.add_option(name, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+  };
+  app.add_option("--data", s.data, "the text file")->required();
+  app.add_option("--device", s.device, "cpu, cuda or cuda:N")->capture_default_str();
+  number("--layers", s.model.layers, "blocks of attention and feed-forward network");
+  number("--heads", s.model.heads, "heads of each attention");
+  number("--width", s.model.width, "numbers of each character");
+  number("--context", s.model.context, "characters that the model sees");
+  app.add_option("--dropout", s.model.dropout, "probability")->check(CLI::Range(0.0, 1.0));
+  number("--batch", s.batch, "pieces of text per step of each process");
+  number("--steps", s.steps, "steps in all");
+  number("--lr", s.lr, "learning rate of AdamW");
+  app.add_option("--sample", s.sample, "characters to write at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", s.temperature, "below 1: likelier characters; 0: the likeliest")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "draw from the k likeliest (0: all)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--top-p", s.top_p, "draw from the likeliest that have this share together");
+  app.add_option("--seed", s.seed, "of weights, batches and samples")->capture_default_str();
+  app.add_option("--checkpoint", s.checkpoint, "a folder to save to and to resume from");
+  app.add_flag("--ddp", s.ddp, "share batches with the other processes of a launcher");
+  CLI11_PARSE(app, argc, argv);
+
+  const Device device = s.ddp ? examples::device_of_rank(s.device) : Device(s.device);
+  std::optional<examples::ProcessGroupScope> group;
+  if (s.ddp) group.emplace("", device, false);
+  train(s, device, s.ddp ? parallel::get_rank() : 0);
+} catch (const std::exception& e) {
+  fmt::print(stderr, "char_lm: {}\n", e.what());
+  return 1;
+}
