@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ferrite/core/error.h"
@@ -117,4 +119,32 @@ TEST_CASE("tcp: at most a link's capacity is sent before the peer has authentica
     cut.receiver->close();
     CHECK_THROWS_AS(cut.sender->received(), DistributedError);
   }
+}
+
+TEST_CASE("tcp: a proof that arrives while the sender looks for data is heard") {
+  const Bytes bytes = noise(100'000);
+  Bytes taken(1 << 20);
+  for (const bool sealed : {true, false})
+    for (int i = 0; i < 50; ++i) {
+      CAPTURE(sealed);
+      CAPTURE(i);
+      std::array<int, 2> fds{};
+      REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()) == 0);
+      const links::Fd other(fds[1]);
+      const std::string key = links::derive("token", {"frames"});
+      const auto sender =
+          sealed ? std::make_unique<links::SealedTcpLink>(links::Fd(fds[0]), "rank 1", "proof", key)
+                 : std::make_unique<links::TcpLink>(links::Fd(fds[0]), "rank 1", "proof");
+      const auto may_send = [&] { return sender->arm({.send = true}).fds[0].events == POLLOUT; };
+      while (may_send()) {
+        sender->try_send(bytes);
+        while (::recv(other.get(), taken.data(), taken.size(), 0) > 0) continue;
+      }
+      std::thread proving([&] { CHECK(::send(other.get(), "proof", 5, 0) == 5); });
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (!may_send() && std::chrono::steady_clock::now() < limit)
+        CHECK(sender->received().empty());
+      proving.join();
+      REQUIRE(may_send());
+    }
 }

@@ -78,6 +78,7 @@ std::size_t TcpLink::write(const iovec* parts, std::size_t count) {
 std::size_t TcpLink::read(std::byte* to, std::size_t size) {
   if (closed_.load(std::memory_order_acquire)) fail_lost();
   look_for_expected();
+  if (!is_proved()) return 0;  // what arrives from now on begins with the proof
   while (!over_) {
     const ssize_t n = ::recv(socket_.get(), to, size, MSG_DONTWAIT);
     if (n > 0) return static_cast<std::size_t>(n);
