@@ -54,7 +54,7 @@ struct LogSumScan : SumScan<E> {
 /// The place of the extremum so far: the last of equal elements, the last NaN.
 template <class E, bool kMax>
 struct ExtremumScan {
-  struct State {
+  struct alignas(16) State {  // read and written at once
     E value;
     std::int64_t index;
   };
