@@ -7,12 +7,9 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/defined.h"
+#include "ferrite/ops/renamed.h"
 
 namespace ferrite::ops {
-
-/// Called in a handler: throws the current exception again, under the name `op` where it is an
-/// error of another op.
-[[noreturn]] void rethrow_as(const char* op);
 
 /// f(), as the op `op` of these tensors, which must be defined: profiles show one event of that
 /// name, and errors of the ops within carry it. Regions of autocast do not reach these: a policy is
@@ -22,11 +19,7 @@ decltype(auto) composite(const char* op, F&& f, const Tensors&... inputs) {
   const profiler::OpRange range(op, inputs...);
   (check_defined(inputs, op), ...);
   const autograd::AutocastScope off(nullptr);
-  try {
-    return std::forward<F>(f)();
-  } catch (const Error&) {
-    rethrow_as(op);
-  }
+  return renamed(op, std::forward<F>(f));
 }
 
 /// self = f(self), in place and on the tape, for an f made of other ops. DTypeError if `self`

@@ -8,7 +8,7 @@ namespace ferrite::ops {
 
 namespace {
 
-/// The errors of arguments; others, of devices and memory, keep their names.
+/// The errors that an op's caller can mend; others keep their names.
 template <class... Errors>
 struct OneOf {};
 
@@ -31,8 +31,8 @@ void detail::rethrow_as(const char* op) {
   try {
     throw;
   } catch (const Error& error) {
-    throw_one_renamed(op, error,
-                      OneOf<ShapeError, DTypeError, DeviceError, IndexError, ValueError>());
+    throw_one_renamed(
+        op, error, OneOf<ShapeError, DTypeError, DeviceError, IndexError, ValueError, CudaError>());
     throw;
   }
 }

@@ -14,7 +14,7 @@ namespace detail {
 
 /// f(), whose errors are tagged with `op` instead of the names of its parts.
 template <class F>
-auto renamed(const char* op, F&& f) {
+decltype(auto) renamed(const char* op, F&& f) {
   try {
     return std::forward<F>(f)();
   } catch (const Error&) {

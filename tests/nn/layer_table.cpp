@@ -119,7 +119,9 @@ std::vector<Layer> layers() {
                                                                               .norm_first = true}),
                                                      2, std::make_unique<LayerNorm>(4));
        },
-       {2, 5, 4}},
+       {2, 5, 4},
+       0,
+       true},
       {"RNN", maker<RNN>(4, 3, RNNOptions{.bidirectional = true}), {5, 2, 4}},
       {"RNNCell", maker<RNNCell>(4, 3, RNNCellOptions(), Nonlinearity::relu), rows},
       {"Unflatten", maker<Unflatten>(1, Shape{2, 2}), image},

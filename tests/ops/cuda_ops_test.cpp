@@ -92,7 +92,7 @@ void check_op(const Op& op, const std::vector<Tensor>& inputs, Lie lie, const st
   if (!is_error(on_host, "IndexError", op.name) || !is_error(on_device, "IndexError", op.name))
     CHECK_MESSAGE(as_on_host(on_device) == as_on_host(on_host), what);
   if (!on_host.empty() || !on_device.empty()) return;
-  const std::string text = compare(device, host);
+  const std::string text = compare(device, host, 1, op.terms);
   CHECK_MESSAGE(text.empty(), what << text);
 }
 

@@ -69,6 +69,8 @@ struct Op {
   std::optional<CastPolicy> autocast = {};
   /// Waits for values, or moves them to another device or from one: cannot be part of a graph.
   bool on_host = false;
+  /// The size of terms that cancel in gradients, whose rounding remains; see compare().
+  double terms = 0;
 
   std::vector<Tensor> call(const std::vector<Tensor>& in, const Device& device = {}) const {
     return function({in, device, dim.value_or(0)});

@@ -64,8 +64,9 @@ void add_products(std::vector<Op>& table) {
   add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b, 1); });
   add("pairwise_distance", floating, {rows, rows},
       [](T a, T b) { return pairwise_distance(a, b, 3); });
-  add("cosine_similarity", floating, {rows, rows},
-      [](T a, T b) { return cosine_similarity(a, b); });
+  add("cosine_similarity", floating, {rows, rows}, [](T a, T b) {
+    return cosine_similarity(a, b);
+  }).terms = 1;
   Adder{.table = table, .takes = floating, .args = {rows}, .dim = 1}(
       "normalize", [](T x, int d) { return normalize(x, 2, d); });
 }
@@ -181,9 +182,12 @@ void add_arrangements(std::vector<Op>& table) {
     return unfold(x, {2, 3}, {.dilation = {2, 1}, .padding = 1, .stride = {1, 2}});
   });
   add("fold", {{{2, 12, 6}}}, [](T x) { return fold(x, {3, 4}, 2); });
-  Adder{.table = table}("none", [](C c) {
-    const TensorOptions i{.dtype = kInt64, .device = c.device};
-    return std::vector<Tensor>{tril_indices(3, 4, 1, i), triu_indices(3, 4, -1, i)};
+  const Adder made{.table = table};
+  made("tril_indices", [](C c) {
+    return tril_indices(3, 4, 1, {.dtype = kInt64, .device = c.device});
+  }).on_host = true;
+  made("triu_indices", [](C c) {
+    return triu_indices(3, 4, -1, {.dtype = kInt64, .device = c.device});
   }).on_host = true;
 
   const Adder along{.table = table, .args = {x}, .shapes = Shapes::rows, .dim = 1};

@@ -21,6 +21,12 @@ Tensor positive(T x) {
          eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()});
 }
 
+/// Columns of different lengths, so that singular values lie apart, where `x` is a matrix.
+Tensor spread(T x) {
+  const bool makes = x.defined() && takes(Takes::wide, x.dtype()) && x.dim() >= 2;
+  return makes ? x * exp2(arange(x.size(-1), {.dtype = x.dtype(), .device = x.device()})) : x;
+}
+
 }  // namespace
 
 void add_linalg(std::vector<Op>& table) {
@@ -30,17 +36,18 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(positive(x)); }));
   on_host(add("linalg_solve", {square, {{2, 3, 2}}}, [](T a, T b) { return linalg::solve(a, b); }));
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
-  on_host(add("linalg_det", [](T x) { return linalg::det(x); }));
+  on_host(add("linalg_det", [](T x) { return linalg::det(positive(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
   on_host(add("linalg_qr", {tall}, [](T x) { return linalg::qr(x); }));
   on_host(add("linalg_eigh", [](T x) { return linalg::eigh(x); }));
   on_host(add("linalg_eigvalsh", [](T x) { return linalg::eigvalsh(x); }));
-  on_host(add("linalg_svd", {tall}, [](T x) { return linalg::svd(x, false); }));
+  on_host(add("linalg_svd", {tall}, [](T x) { return linalg::svd(spread(x), false); }));
   on_host(add("linalg_svdvals", {tall}, [](T x) { return linalg::svdvals(x); }));
   on_host(add("linalg_pinv", {tall}, [](T x) { return linalg::pinv(x); }));
   on_host(add("linalg_lstsq", {tall, {{2, 4, 2}}}, [](T a, T b) { return linalg::lstsq(a, b); }));
   on_host(add("linalg_matrix_rank", {tall}, [](T x) { return linalg::matrix_rank(x); }));
-  on_host(add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, 3); }));
+  add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, 3); });
+  on_host(add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, -2); }));
   const Adder norms{.table = table, .takes = Takes::floating, .args = {tall}};
   norms("linalg_vector_norm", [](T x) { return linalg::vector_norm(x, 3, {0, 2}); });
   norms("linalg_matrix_norm", [](T x) { return linalg::matrix_norm(x); });
