@@ -37,6 +37,7 @@
 #include "ferrite/data/pth.h"
 #include "ferrite/data/random_transforms.h"
 #include "ferrite/data/safetensors.h"
+#include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/sampler.h"
 #include "ferrite/data/split.h"
 #include "ferrite/data/synthetic_digits.h"

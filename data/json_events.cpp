@@ -34,7 +34,8 @@ struct JsonEvents::Sax {
     std::ranges::sort(names);
     const auto twice = std::ranges::adjacent_find(names);
     if (twice != names.end())
-      events.check(false, "expected each name once in the header, got '{}' twice", *twice);
+      events.check(false, "expected each name once in the {}, got '{}' twice", events.what_,
+                   *twice);
     return end_array();
   }
   bool end_array() {
@@ -44,7 +45,7 @@ struct JsonEvents::Sax {
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception& error) {
     constexpr std::size_t kMostText = 300;  // the message quotes the last word, which may be long
-    events.where_.fail(events.offset_ + at, "the header is not valid JSON: {}",
+    events.where_.fail(events.offset_ + at, "the {} is not valid JSON: {}", events.what_,
                        std::string_view(error.what()).substr(0, kMostText));
   }
 
@@ -54,7 +55,8 @@ struct JsonEvents::Sax {
     return true;
   }
   bool open(const JsonValue& value) {
-    events.check(events.depth_ < kMaxDepth, "the header is nested deeper than a header is");
+    events.check(events.depth_ < kMaxDepth, "the {} is nested deeper than it should be",
+                 events.what_);
     events.value(value);
     events.names_[events.depth_++].clear();
     return true;

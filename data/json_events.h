@@ -27,7 +27,9 @@ class JsonEvents {
   /// The nesting of a safetensors header: {name: {shape: [.
   static constexpr std::size_t kMaxDepth = 3;
 
-  explicit JsonEvents(const Where& where, std::uint64_t offset) : where_(where), offset_(offset) {}
+  /// `what` the document is, for messages: "header".
+  explicit JsonEvents(const Where& where, std::uint64_t offset, std::string_view what = "header")
+      : where_(where), offset_(offset), what_(what) {}
   virtual ~JsonEvents() = default;
 
   /// Reads `text`, which begins at byte `offset` of the file. IoError if it is not JSON, nests
@@ -53,6 +55,7 @@ class JsonEvents {
 
   const Where& where_;
   const std::uint64_t offset_;
+  const std::string_view what_;
   std::size_t depth_ = 0;
   std::array<std::vector<std::string>, kMaxDepth> names_;  // of the members so far, by depth
 };

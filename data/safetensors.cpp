@@ -11,6 +11,7 @@
 #include "ferrite/data/host.h"
 #include "ferrite/data/host_transfer.h"
 #include "ferrite/data/pth.h"
+#include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/safetensors_writer.h"
 
 namespace ferrite::data {
@@ -127,24 +128,34 @@ Tensor SafetensorsFile::get(std::string_view name) const {
   return tensor;
 }
 
-StateDict SafetensorsFile::load() const {
-  const std::string& strip = options_.strip_prefix;
+void SafetensorsFile::verify_wanted() const {
   for (const SafetensorsEntry& e : header_.entries)
     if (is_wanted(e)) verify(e);
-  StateDict tensors;
-  tensors.reserve(header_.entries.size());
-  HostTransfer transfer;
+}
+
+void SafetensorsFile::read_wanted(StateDict& tensors, HostTransfer& transfer) const {
+  const std::string& strip = options_.strip_prefix;
   for (const SafetensorsEntry& e : header_.entries) {
     if (!is_wanted(e)) continue;
     std::string name = e.name.starts_with(strip) ? e.name.substr(strip.size()) : e.name;
     tensors.insert(std::move(name), read(e, transfer));
   }
+}
+
+StateDict SafetensorsFile::load() const {
+  verify_wanted();
+  StateDict tensors;
+  tensors.reserve(header_.entries.size());
+  HostTransfer transfer;
+  read_wanted(tensors, transfer);
   transfer.finish();
   return tensors;
 }
 
 StateDict load_safetensors(const std::filesystem::path& path, const SafetensorsOptions& options) {
-  return SafetensorsFile(path, options).load();
+  const std::filesystem::path file = find_safetensors(path, kLoad);
+  return is_shard_index(file) ? SafetensorsShards(file, options).load()
+                              : SafetensorsFile(file, options).load();
 }
 
 Metadata load_safetensors_metadata(const std::filesystem::path& path) {
@@ -215,6 +226,8 @@ Tensor dense(const Tensor& tensor) {
 void write_safetensors(const StateDict& tensors, const std::vector<std::string>& devices,
                        const std::filesystem::path& path, const Metadata& metadata,
                        const SaveOptions& options) {
+  if (options.max_shard_size > 0)
+    return write_safetensors_shards(tensors, devices, path, metadata, options);
   std::vector<SafetensorsEntry> entries;
   entries.reserve(tensors.size());
   for (const auto& [name, tensor] : tensors)
@@ -268,13 +281,19 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
                 "'{}' would be a file of torch.save(), which has no metadata; choose the extension "
                 ".safetensors, or save a tree with data::save_pth()",
                 path.string());
+  FERRITE_CHECK(options.max_shard_size == 0, ValueError, "save",
+                "'{}' would be a file of torch.save(), which is not divided; for .max_shard_size "
+                "choose the extension .safetensors",
+                path.string());
   data::save_pth(state_dict, path);
 }
 
 StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options) {
+  const std::filesystem::path found = data::find_safetensors(path, "load");
+  if (data::is_shard_index(found)) return data::load_safetensors(found, options);
   {
-    const data::MappedFile file(path, "load");
-    if (!data::is_pth(file.bytes())) return data::load_safetensors(path, options);
+    const data::MappedFile file(found, "load");
+    if (!data::is_pth(file.bytes())) return data::load_safetensors(found, options);
   }
   const data::Value value = data::load_pth(
       path,

@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -28,6 +29,9 @@ class HostTransfer;
 struct SaveOptions {
   /// Store a CRC-32 of every tensor and of the header in the metadata.
   bool checksums = true;
+  /// If the tensors have more bytes than this, they are divided among files of at most so many,
+  /// with an index (data/safetensors_shards.h): 5'000'000'000 is "5GB" elsewhere. 0: one file.
+  std::uint64_t max_shard_size = 0;
 };
 
 struct SafetensorsOptions {
@@ -83,7 +87,10 @@ class SafetensorsFile {
   void verify() const;
 
  private:
+  friend class SafetensorsShards;
   bool is_wanted(const SafetensorsEntry& entry) const;
+  void verify_wanted() const;
+  void read_wanted(StateDict& tensors, HostTransfer& transfer) const;
   const SafetensorsEntry& entry(std::string_view name) const;
   void verify(const SafetensorsEntry& entry) const;
   Tensor read(const SafetensorsEntry& entry, HostTransfer& transfer) const;
@@ -99,11 +106,13 @@ class SafetensorsFile {
 /// through a small page-locked buffer, strided ones one tensor at a time; their devices are
 /// recorded. Replaces `path` atomically: temporary file, sync, rename, sync of the folder. Waits
 /// for the tensors' devices. ValueError for the reserved name "__metadata__", metadata keys that
-/// begin with "ferrite." and text that is not UTF-8; IoError.
+/// begin with "ferrite." and text that is not UTF-8; IoError. With options.max_shard_size it may
+/// write several files (data/safetensors_shards.h).
 void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
                       const Metadata& metadata = {}, const SaveOptions& options = {});
 
-/// Reads tensors, in the header's order: SafetensorsFile(path, options).load().
+/// Reads tensors, in the header's order: SafetensorsFile(path, options).load(), or that of
+/// SafetensorsShards if `path` is an index or a folder, or has only an index.
 StateDict load_safetensors(const std::filesystem::path& path,
                            const SafetensorsOptions& options = {});
 Metadata load_safetensors_metadata(const std::filesystem::path& path);
@@ -119,8 +128,9 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
 /// Reads a state dict that save(), Python's safetensors or torch.save() wrote, whatever the file's
 /// name; of a checkpoint of torch.save(), all tensors under dotted names (data::load_pth has the
-/// rest):
+/// rest). Files with an index are read by the index's path or that of their folder:
 ///   model.load_state_dict(load("resnet18.pth"));
+///   model.load_state_dict(load("large_model/"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
 StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options = {});
 /// `load("run.safetensors", "cuda:1")`: the same with {.map_location = location}.

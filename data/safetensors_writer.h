@@ -14,5 +14,9 @@ namespace ferrite::data {
 void write_safetensors(const StateDict& tensors, const std::vector<std::string>& devices,
                        const std::filesystem::path& path, const Metadata& metadata,
                        const SaveOptions& options);
+/// write_safetensors() with options.max_shard_size.
+void write_safetensors_shards(const StateDict& tensors, const std::vector<std::string>& devices,
+                              const std::filesystem::path& path, const Metadata& metadata,
+                              SaveOptions options);
 
 }  // namespace ferrite::data

@@ -18,6 +18,7 @@
 #include "ferrite/data/npy.h"
 #include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors.h"
+#include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/training_state.h"
 #include "ferrite/examples/compare_parallel/planning/profile.h"
 #include "ferrite/tests/data/gzip.h"
@@ -126,6 +127,22 @@ const Registered kSafetensors({.name = "safetensors",
                                .microseconds_per_byte = 4,
                                .memory_per_byte = 200,
                                .repair = repair_safetensors});
+
+void run_shard_index(Bytes bytes) { data::parse_shard_index(bytes, "fuzz"); }
+
+Seeds seeds_of_shard_index() {
+  std::string many = R"({"metadata":{"total_size":59},"weight_map":{)";
+  for (int i = 0; i < 20'000; ++i) many += fmt::format("\"{}\":\"model-{}\",", i, i);
+  return {R"({"metadata":{"total_size":59},"weight_map":{"a":"m-1","b":"m-2","c":"m-1"}})",
+          R"({"weight_map":{"a":"../m"}})", R"({"x":[[1]],"weight_map":{}})",
+          many + "\"a\":\"m\"}}"};
+}
+
+const Registered kShardIndex({.name = "shard_index",
+                              .run = run_shard_index,
+                              .seeds = seeds_of_shard_index,
+                              .microseconds_per_byte = 4,
+                              .memory_per_byte = 200});
 
 /// A part that behaves like a module: it accepts only its own shapes.
 struct Part {
