@@ -67,6 +67,7 @@
 #include "ferrite/nn/models/resnet_layers.h"
 #include "ferrite/nn/models/vision_transformer.h"
 #include "ferrite/nn/module.h"
+#include "ferrite/nn/name_map.h"
 #include "ferrite/nn/summary.h"
 #include "ferrite/nn/utils.h"
 #include "ferrite/nn/weight_norm.h"
