@@ -1,0 +1,136 @@
+#include "ferrite/data/inspect/command.h"
+
+#include <charconv>
+#include <optional>
+#include <ostream>
+
+#include "ferrite/core/error.h"
+#include "ferrite/data/inspect/convert.h"
+#include "ferrite/data/inspect/report.h"
+
+namespace ferrite::inspect {
+
+namespace {
+
+constexpr std::string_view kHelp =
+    R"(Usage: ferrite-inspect FILE [--json] [--diff OTHER | --convert OUT]
+
+Shows what is in a file of tensors: each one's name, dtype, shape, sum and norm, and the other values.
+FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of several or a folder that
+holds one, a checkpoint of Ferrite, or NumPy's .npy or .npz. Its bytes tell the format, not its name.
+
+  --json                 print JSON
+  --diff OTHER           print what differs between FILE and OTHER, which may have another format:
+                         names, shapes, dtypes, and the greatest difference of values
+  --convert OUT          write FILE's contents to OUT, in the format of its extension: .safetensors,
+                         .pth, .pt, .npz or .npy
+  --tensors-only         with --convert: leave out values and metadata that OUT cannot hold, instead
+                         of refusing
+  --max-shard-size SIZE  with --convert to .safetensors: divide it into files of at most SIZE bytes of
+                         tensors, and an index; 5GB is 5,000,000,000, 2GiB is 2,147,483,648
+  -h, --help             print this
+
+Exit status: 0; 1 if a file cannot be read, is damaged or cannot be converted; 2 for wrong arguments.
+)";
+
+struct UsageError {
+  std::string text;
+};
+
+struct Arguments {
+  std::string file;
+  std::optional<std::string> diff, out;
+  ConvertOptions convert;
+  bool json = false, help = false;
+};
+
+std::uint64_t parse_size(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    std::uint64_t bytes;
+  };
+  constexpr Unit kUnits[] = {
+      {"", 1},          {"KB", 1'000},    {"MB", 1'000'000}, {"GB", 1'000'000'000},
+      {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  std::uint64_t count = 0, bytes = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, count);
+  for (const Unit& unit : kUnits)
+    if (error == std::errc() && unit.name == std::string_view(rest, end) && count > 0 &&
+        !__builtin_mul_overflow(count, unit.bytes, &bytes))
+      return bytes;
+  throw UsageError{"--max-shard-size expects bytes above 0, such as 500000, 200MB or 2GiB, got '" +
+                   text + "'"};
+}
+
+Arguments parse(const std::vector<std::string>& words) {
+  Arguments arguments;
+  std::vector<std::string> files;
+  bool only_files = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const auto next = [&]() -> const std::string& {
+      if (i + 1 == words.size()) throw UsageError{word + " expects a value"};
+      return words[++i];
+    };
+    if (only_files || !word.starts_with('-') || word == "-")
+      files.push_back(word);
+    else if (word == "--")
+      only_files = true;
+    else if (word == "--json")
+      arguments.json = true;
+    else if (word == "--diff")
+      arguments.diff = next();
+    else if (word == "--convert")
+      arguments.out = next();
+    else if (word == "--tensors-only")
+      arguments.convert.tensors_only = true;
+    else if (word == "--max-shard-size")
+      arguments.convert.max_shard_size = parse_size(next());
+    else if (word == "--help" || word == "-h")
+      arguments.help = true;
+    else
+      throw UsageError{"there is no option " + word};
+  }
+  if (arguments.help) return arguments;
+  if (files.size() != 1) throw UsageError{fmt::format("expected one file, got {}", files.size())};
+  if (arguments.diff && arguments.out) throw UsageError{"expected --diff or --convert, got both"};
+  if (!arguments.out && (arguments.convert.tensors_only || arguments.convert.max_shard_size > 0))
+    throw UsageError{"--tensors-only and --max-shard-size belong to --convert"};
+  if (arguments.out && arguments.json) throw UsageError{"--convert prints nothing as JSON"};
+  arguments.file = files[0];
+  return arguments;
+}
+
+void act(const Arguments& arguments, std::ostream& out) {
+  const Contents contents = read_contents(arguments.file);
+  if (arguments.out) return convert(contents, *arguments.out, arguments.convert);
+  if (arguments.diff) {
+    const Contents other = read_contents(*arguments.diff);
+    out << (arguments.json ? diff_json(contents, other)
+                           : diff_text(contents, other, arguments.file, *arguments.diff));
+  } else {
+    out << (arguments.json ? json_of(contents) : text_of(contents, arguments.file));
+  }
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  try {
+    const Arguments parsed = parse(arguments);
+    if (parsed.help)
+      out << kHelp;
+    else
+      act(parsed, out);
+    return 0;
+  } catch (const UsageError& error) {
+    err << "ferrite-inspect: " << error.text << "; see ferrite-inspect --help\n";
+    return 2;
+  } catch (const std::exception& error) {
+    err << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace ferrite::inspect

@@ -1,0 +1,97 @@
+#include "ferrite/data/inspect/contents.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ferrite/data/file.h"
+#include "ferrite/data/npy.h"
+#include "ferrite/data/pth.h"
+#include "ferrite/data/safetensors_shards.h"
+#include "ferrite/data/zip.h"
+
+namespace ferrite::inspect {
+
+namespace {
+
+constexpr const char* kReadOp = "ferrite-inspect";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr const char* kNpyName = "arr_0";
+
+Format format_of(const std::filesystem::path& path) {
+  if (data::is_shard_index(path)) return Format::shards;
+  const data::MappedFile file(path, kReadOp);
+  const data::Bytes bytes = file.bytes();
+  if (bytes.size() >= kNpyMagic.size() &&
+      std::memcmp(bytes.data(), kNpyMagic.data(), kNpyMagic.size()) == 0)
+    return Format::npy;
+  if (!data::is_pth(bytes)) return Format::safetensors;
+  if (!data::is_zip(bytes)) return Format::pth;
+  const std::string name = path.string();
+  const data::ZipReader archive(bytes, {kReadOp, name});
+  const bool pickled = std::ranges::any_of(archive.members(), [](const data::ZipMember& member) {
+    return member.name.ends_with("/data.pkl");
+  });
+  return pickled ? Format::pth : Format::npz;
+}
+
+void collect_values(const data::Value& value, const std::string& name,
+                    std::vector<std::pair<std::string, data::Value>>& out) {
+  const std::string begin = name.empty() ? "" : name + ".";
+  if (value.is_dict()) {
+    for (const auto& [key, item] : value.entries())
+      collect_values(
+          item, begin + (key.kind() == data::Value::Kind::string ? key.to_string() : key.str()),
+          out);
+  } else if (value.is_list()) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      collect_values(value.items()[i], begin + std::to_string(i), out);
+  } else if (!value.is_tensor()) {
+    out.emplace_back(name, value);
+  }
+}
+
+Contents read_tree(const std::filesystem::path& path) {
+  Contents contents{.format = Format::pth, .tree = data::load_pth(path, {.mmap = true})};
+  // A file may hold one tensor, or one number.
+  const bool alone = !contents.tree.is_dict() && !contents.tree.is_list();
+  const data::Value named = alone ? data::Value::dict({{"value", contents.tree}}) : contents.tree;
+  contents.tensors = named.tensors();
+  collect_values(named, "", contents.values);
+  return contents;
+}
+
+}  // namespace
+
+std::string_view name(Format format) {
+  constexpr std::string_view names[] = {"pth",        "safetensors", "safetensors index",
+                                        "checkpoint", "npy",         "npz"};
+  return names[static_cast<std::size_t>(format)];
+}
+
+Contents read_contents(const std::filesystem::path& path) {
+  const std::filesystem::path file = data::find_safetensors(path, kReadOp);
+  const Format format = format_of(file);
+  switch (format) {
+    case Format::pth:
+      return read_tree(file);
+    case Format::npy:
+      return {.format = format, .tensors = {{kNpyName, data::load_npy(file)}}};
+    case Format::npz:
+      return {.format = format, .tensors = data::load_npz(file)};
+    case Format::shards: {
+      const data::SafetensorsShards shards(file, {.mmap = true});
+      return {.format = format, .tensors = shards.load(), .metadata = shards.metadata()};
+    }
+    default: {
+      const data::SafetensorsFile single(file, {.mmap = true});
+      const auto said = single.metadata().find("format");
+      const bool checkpoint =
+          said != single.metadata().end() && said->second.starts_with("ferrite.checkpoint.");
+      return {.format = checkpoint ? Format::checkpoint : Format::safetensors,
+              .tensors = single.load(),
+              .metadata = single.metadata()};
+    }
+  }
+}
+
+}  // namespace ferrite::inspect

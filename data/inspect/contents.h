@@ -1,0 +1,34 @@
+// What is in a file, whatever its format.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ferrite/core/state_dict.h"
+#include "ferrite/data/safetensors.h"
+#include "ferrite/data/value.h"
+
+namespace ferrite::inspect {
+
+enum class Format : std::uint8_t { pth, safetensors, shards, checkpoint, npy, npz };
+std::string_view name(Format format);
+
+struct Contents {
+  Format format = Format::safetensors;
+  /// Under dotted names: "model.0.weight". That of a .npy file is "arr_0", as in NumPy's archives.
+  StateDict tensors = {};
+  /// What is neither tensor nor dict nor list, under names of the same kind.
+  std::vector<std::pair<std::string, data::Value>> values = {};
+  data::Metadata metadata = {};  ///< of safetensors
+  data::Value tree = {};         ///< of a .pth file, all of it
+};
+
+/// Reads .pth and .pt, safetensors and their indexes, Ferrite's checkpoints, .npy and .npz, told by
+/// their first bytes. Where it can, tensors are views of the mapped file. The readers' errors.
+Contents read_contents(const std::filesystem::path& path);
+
+}  // namespace ferrite::inspect

@@ -1,0 +1,228 @@
+#include "ferrite/data/inspect/report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "ferrite/data/inspect/statistics.h"
+
+namespace ferrite::inspect {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = data::Value::Kind;
+
+Json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return fmt::format("{}", value);
+}
+
+Json json_shape(const Shape& shape) {
+  Json list = Json::array();
+  for (const std::int64_t size : shape) list.push_back(size);
+  return list;
+}
+
+Json json_value(const data::Value& value) {
+  switch (value.kind()) {
+    case Kind::boolean:
+      return value.to_bool();
+    case Kind::integer:
+      return value.to_int();
+    case Kind::real:
+      return json_number(value.to_double());
+    case Kind::string:
+      return value.to_string();
+    case Kind::none:
+      return nullptr;
+    default:
+      return value.str();
+  }
+}
+
+/// Text that is not UTF-8 is repaired: JSON has no other.
+std::string dumped(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// Columns as wide as their widest cell.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string out;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i)
+      out += fmt::format("{:<{}}  ", row[i], widths[i]);
+    out += row.back() + "\n";
+  }
+  return out;
+}
+
+std::string number_text(double value) { return fmt::format("{:.6g}", value); }
+
+// ---- Comparison
+
+struct Unequal {
+  std::string name;
+  Difference difference;
+  Shape shape;
+
+  /// The element's indices.
+  Shape position() const {
+    Shape indices = shape;
+    std::int64_t rest = difference.position;
+    for (int d = shape.size() - 1; d >= 0; --d) {
+      indices[d] = rest % shape[d];
+      rest /= shape[d];
+    }
+    return indices;
+  }
+};
+
+struct Comparison {
+  std::vector<std::string> only_in_first, only_in_second;
+  std::vector<std::string> shapes, dtypes;  // names
+  std::vector<Unequal> different;
+  std::size_t equal = 0;
+
+  bool all_equal() const {
+    return only_in_first.empty() && only_in_second.empty() && shapes.empty() && dtypes.empty() &&
+           different.empty();
+  }
+  double greatest() const {
+    double most = 0;
+    for (const Unequal& u : different)
+      if (std::isnan(u.difference.greatest) || u.difference.greatest > most)
+        most = u.difference.greatest;
+    return most;
+  }
+};
+
+Comparison compare(const StateDict& a, const StateDict& b) {
+  Comparison result;
+  for (const auto& [name, x] : a) {
+    const auto found = b.find(name);
+    if (found == b.end()) {
+      result.only_in_first.push_back(name);
+      continue;
+    }
+    const Tensor& y = found->second;
+    if (x.dtype() != y.dtype()) result.dtypes.push_back(name);
+    if (x.shape() != y.shape()) {
+      result.shapes.push_back(name);
+      continue;
+    }
+    const Difference difference = difference_of(x, y);
+    if (difference.unequal > 0)
+      result.different.push_back({name, difference, x.shape()});
+    else
+      result.equal += x.dtype() == y.dtype();
+  }
+  for (const auto& [name, y] : b)
+    if (!a.contains(name)) result.only_in_second.push_back(name);
+  return result;
+}
+
+}  // namespace
+
+std::string text_of(const Contents& contents, const std::string& path) {
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : contents.tensors) bytes += tensor.nbytes();
+  std::string out =
+      fmt::format("{}: {}, {} tensor{}, {}\n", path, name(contents.format), contents.tensors.size(),
+                  contents.tensors.size() == 1 ? "" : "s", ferrite::detail::readable_bytes(bytes));
+  if (!contents.tensors.empty()) {
+    std::vector<std::vector<std::string>> rows = {{"name", "dtype", "shape", "sum", "norm"}};
+    for (const auto& [name, tensor] : contents.tensors) {
+      const Statistics s = statistics_of(tensor);
+      rows.push_back({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(),
+                      number_text(s.sum), number_text(s.norm)});
+    }
+    out += "\n" + table(rows);
+  }
+  if (!contents.values.empty()) out += "\nvalues\n";
+  for (const auto& [name, value] : contents.values)
+    out += fmt::format("{} = {}\n", name, value.str());
+  if (!contents.metadata.empty()) out += "\nmetadata\n";
+  for (const auto& [key, text] : contents.metadata) out += fmt::format("{} = {}\n", key, text);
+  return out;
+}
+
+std::string json_of(const Contents& contents) {
+  Json tensors = Json::array(), values = Json::object(), metadata = Json::object();
+  for (const auto& [name, tensor] : contents.tensors) {
+    const Statistics s = statistics_of(tensor);
+    tensors.push_back({{"name", name},
+                       {"dtype", fmt::format("{}", tensor.dtype())},
+                       {"shape", json_shape(tensor.shape())},
+                       {"numel", tensor.numel()},
+                       {"sum", json_number(s.sum)},
+                       {"norm", json_number(s.norm)}});
+  }
+  for (const auto& [name, value] : contents.values) values[name] = json_value(value);
+  for (const auto& [key, text] : contents.metadata) metadata[key] = text;
+  return dumped({{"format", name(contents.format)},
+                 {"tensors", tensors},
+                 {"values", values},
+                 {"metadata", metadata}});
+}
+
+std::string diff_text(const Contents& a, const Contents& b, const std::string& path_a,
+                      const std::string& path_b) {
+  const Comparison result = compare(a.tensors, b.tensors);
+  std::string out;
+  const auto add_names = [&](const std::vector<std::string>& names, const std::string& path) {
+    if (names.empty()) return;
+    out += fmt::format("only in {}:\n", path);
+    for (const std::string& name : names) out += fmt::format("  {}\n", name);
+  };
+  add_names(result.only_in_first, path_a);
+  add_names(result.only_in_second, path_b);
+  if (!result.shapes.empty()) out += "of different shapes:\n";
+  for (const std::string& name : result.shapes)
+    out += fmt::format("  {}: {} and {}\n", name, a.tensors.at(name).shape(),
+                       b.tensors.at(name).shape());
+  if (!result.dtypes.empty()) out += "of different dtypes:\n";
+  for (const std::string& name : result.dtypes)
+    out += fmt::format("  {}: {} and {}\n", name, a.tensors.at(name).dtype(),
+                       b.tensors.at(name).dtype());
+  if (!result.different.empty()) out += "of different values:\n";
+  for (const Unequal& u : result.different)
+    out +=
+        fmt::format("  {}: {} of {} elements, by at most {} at {}\n", u.name, u.difference.unequal,
+                    a.tensors.at(u.name).numel(), number_text(u.difference.greatest), u.position());
+  out += fmt::format("{} tensor{} equal", result.equal, result.equal == 1 ? "" : "s");
+  if (!result.different.empty())
+    out += fmt::format(", {} differ by at most {}", result.different.size(),
+                       number_text(result.greatest()));
+  return out + "\n";
+}
+
+std::string diff_json(const Contents& a, const Contents& b) {
+  const Comparison result = compare(a.tensors, b.tensors);
+  Json shapes = Json::array(), dtypes = Json::array(), different = Json::array();
+  for (const std::string& name : result.shapes)
+    shapes.push_back({{"name", name},
+                      {"first", json_shape(a.tensors.at(name).shape())},
+                      {"second", json_shape(b.tensors.at(name).shape())}});
+  for (const std::string& name : result.dtypes)
+    dtypes.push_back({{"name", name},
+                      {"first", fmt::format("{}", a.tensors.at(name).dtype())},
+                      {"second", fmt::format("{}", b.tensors.at(name).dtype())}});
+  for (const Unequal& u : result.different)
+    different.push_back({{"name", u.name},
+                         {"greatest", json_number(u.difference.greatest)},
+                         {"position", json_shape(u.position())},
+                         {"unequal", u.difference.unequal},
+                         {"numel", a.tensors.at(u.name).numel()}});
+  return dumped({{"equal", result.all_equal()},
+                 {"only_in_first", result.only_in_first},
+                 {"only_in_second", result.only_in_second},
+                 {"shapes", shapes},
+                 {"dtypes", dtypes},
+                 {"different", different},
+                 {"greatest", json_number(result.greatest())}});
+}
+
+}  // namespace ferrite::inspect

@@ -1,0 +1,26 @@
+// The output of ferrite-inspect, as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "ferrite/data/inspect/contents.h"
+
+namespace ferrite::inspect {
+
+/// A table of the tensors, then the other values and the metadata.
+std::string text_of(const Contents& contents, const std::string& path);
+/// {"format": "pth", "tensors": [{"name", "dtype", "shape", "numel", "sum", "norm"}, ...],
+/// "values": {name: value}, "metadata": {name: text}}. What JSON has no number for is text: "nan",
+/// "inf", "-inf".
+std::string json_of(const Contents& contents);
+
+/// What differs: names on one side alone, shapes, dtypes, and of each tensor on both sides that is
+/// unequal the greatest difference.
+std::string diff_text(const Contents& a, const Contents& b, const std::string& path_a,
+                      const std::string& path_b);
+/// {"equal": false, "only_in_first": [name], "only_in_second": [name], "shapes": [{"name", "first",
+/// "second"}], "dtypes": [...], "different": [{"name", "greatest", "position": [i, j], "unequal",
+/// "numel"}], "greatest": 0.5}.
+std::string diff_json(const Contents& a, const Contents& b);
+
+}  // namespace ferrite::inspect

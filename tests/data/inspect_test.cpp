@@ -1,0 +1,319 @@
+// ferrite-inspect: contents, comparison and conversion of files.
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ferrite/data/inspect/command.h"
+#include "ferrite/data/inspect/statistics.h"
+#include "ferrite/data/npy.h"
+#include "ferrite/data/pth.h"
+#include "ferrite/data/training_state.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/paths.h"
+
+namespace ferrite::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Outcome {
+  int status;
+  std::string out, err;
+};
+
+Outcome inspect_command(const std::vector<std::string>& arguments) {
+  std::ostringstream out, err;
+  const int status = inspect::run(arguments, out, err);
+  return {status, out.str(), err.str()};
+}
+
+Json json_of(std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  const Outcome outcome = inspect_command(arguments);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.status == 0);
+  return Json::parse(outcome.out);
+}
+
+/// The error of a command that is to fail with this status.
+std::string error_of(int status, const std::vector<std::string>& arguments) {
+  const Outcome outcome = inspect_command(arguments);
+  CHECK(outcome.status == status);
+  CHECK(outcome.out.empty());
+  return outcome.err;
+}
+
+StateDict weights() {
+  return {{"model.0.weight", from_vector<float>({1, -2, 3, 4}, {2, 2})},
+          {"model.0.bias", from_vector<double>({0.5, 0.25}, {2})},
+          {"steps", from_vector<std::int64_t>({7}, {})},
+          {"mask", from_vector<bool>({true, false, true}, {3})}};
+}
+
+data::Value checkpoint() {
+  using data::Value;
+  return Value::dict({{"model", Value(weights())},
+                      {"epoch", 3},
+                      {"lr", 0.1},
+                      {"done", false},
+                      {"note", "text"},
+                      {"nothing", Value()},
+                      {"betas", Value::tuple({0.5, 0.75})}});
+}
+
+}  // namespace
+
+TEST_CASE("inspect: names, dtypes, shapes, sums and norms of every format") {
+  const TempDir dir;
+  const StateDict state = weights();
+  save(state, dir / "w.safetensors", {{"step", "3"}});
+  save(state, dir / "shards.safetensors", {}, {.max_shard_size = 16});
+  save(state, dir / "w.pth");
+  data::save_npz(state, dir / "w.npz");
+  const std::map<std::string, std::string> formats = {{"w.safetensors", "safetensors"},
+                                                      {"shards.safetensors", "safetensors index"},
+                                                      {"w.pth", "pth"},
+                                                      {"w.npz", "npz"}};
+  for (const auto& [file, format] : formats) {
+    CAPTURE(file);
+    const Json json = json_of({(dir / file).string()});
+    CHECK(json["format"] == format);
+    CHECK(json["tensors"] == Json::parse(R"([
+      {"name": "model.0.weight", "dtype": "float32", "shape": [2, 2], "numel": 4, "sum": 6.0,
+       "norm": 5.477225575051661},
+      {"name": "model.0.bias", "dtype": "float64", "shape": [2], "numel": 2, "sum": 0.75,
+       "norm": 0.5590169943749475},
+      {"name": "steps", "dtype": "int64", "shape": [], "numel": 1, "sum": 7.0, "norm": 7.0},
+      {"name": "mask", "dtype": "bool", "shape": [3], "numel": 3, "sum": 2.0,
+       "norm": 1.4142135623730951}])"));
+  }
+  CHECK(json_of({(dir / "w.safetensors").string()})["metadata"] == Json::parse(R"({"step": "3"})"));
+
+  data::save_npy(state.at("mask"), dir / "mask.npy");
+  const Json npy = json_of({(dir / "mask.npy").string()});
+  CHECK(npy["format"] == "npy");
+  CHECK(npy["tensors"][0]["name"] == "arr_0");
+
+  data::TrainingState training;
+  Generator random(3);
+  training.add("random", random).set("config", "small");
+  data::save_checkpoint(dir / "run.safetensors", training, 12);
+  const Json run = json_of({(dir / "run.safetensors").string()});
+  CHECK(run["format"] == "checkpoint");
+  CHECK(run["metadata"]["step"] == "12");
+  CHECK(run["metadata"]["config"] == "small");
+}
+
+TEST_CASE("inspect: values of a checkpoint, and what JSON has no number for") {
+  const TempDir dir;
+  const std::string path = (dir / "c.pt").string();
+  data::save_pth(checkpoint(), path);
+  const Json json = json_of({path});
+  CHECK(json["tensors"][0]["name"] == "model.model.0.weight");
+  CHECK(json["values"] == Json::parse(R"({"epoch": 3, "lr": 0.1, "done": false, "note": "text",
+                                          "nothing": null, "betas.0": 0.5, "betas.1": 0.75})"));
+  const std::string text = inspect_command({path}).out;
+  CHECK(contains(text, path + ": pth, 4 tensors, "));
+  CHECK(contains(text, "model.model.0.weight  float32  [2, 2]  6     5.47723\n"));
+  CHECK(contains(text, "\nvalues\nepoch = 3\nlr = 0.1\ndone = False\nnote = 'text'\n"));
+
+  const float nan = std::nanf(""), inf = HUGE_VALF;
+  data::save_pth(data::Value::list({from_vector<float>({1, nan}, {2}),
+                                    from_vector<float>({1, -inf}, {2}), -HUGE_VAL}),
+                 path);
+  const Json odd = json_of({path});
+  CHECK(odd["tensors"][0]["sum"] == "nan");
+  CHECK(odd["tensors"][1]["sum"] == "-inf");
+  CHECK(odd["tensors"][1]["norm"] == "inf");
+  CHECK(odd["values"]["2"] == "-inf");
+
+  data::save_pth(from_vector<float>({1, 2}, {2}), path);  // one tensor alone
+  CHECK(json_of({path})["tensors"][0]["name"] == "value");
+  data::save_pth(data::Value::dict({{"\xff", "\xfe"}}), path);  // not UTF-8
+  CHECK(json_of({path})["values"].size() == 1);
+}
+
+TEST_CASE("inspect: sums are those of all elements, for every dtype and for views") {
+  for (const DType dtype :
+       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8}) {
+    CAPTURE(dtype);
+    std::vector<float> values(100'000);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 7);
+    const Tensor t = from_vector(values, {1000, 100}).to(dtype);
+    double sum = 0, squares = 0;
+    for (const float v : values) sum += v, squares += v * v;
+    const auto whole = inspect::statistics_of(t);
+    CHECK(whole.sum == sum);
+    CHECK(whole.norm == std::sqrt(squares));
+    CHECK(inspect::statistics_of(t.t()).sum == sum);
+    CHECK(inspect::difference_of(t, t).unequal == 0);
+  }
+  CHECK(inspect::statistics_of(empty({0, 3})).sum == 0);
+
+  const std::int64_t large = std::int64_t{1} << 60;
+  const auto near = inspect::difference_of(from_vector<std::int64_t>({1, large}, {2}),
+                                           from_vector<std::int64_t>({1, large + 1}, {2}));
+  CHECK(near.unequal == 1);
+  CHECK(near.greatest == 1);
+  CHECK(near.position == 1);
+}
+
+TEST_CASE("inspect: differences") {
+  const TempDir dir;
+  const std::string a = (dir / "a.safetensors").string(), b = (dir / "b.pth").string();
+  StateDict first = weights(), second = weights();
+  save(first, a);
+  save(second, b);
+  CHECK(json_of({a, "--diff", b})["equal"] == true);
+  CHECK(inspect_command({a, "--diff", b}).out == "4 tensors equal\n");
+
+  first.insert("here", from_vector<float>({1}, {1}));
+  second.insert("there", from_vector<float>({1}, {1}));
+  second.insert_or_assign("mask", from_vector<bool>({true}, {1}));
+  second.insert_or_assign("steps", from_vector<std::int32_t>({7}, {}));
+  second.insert_or_assign("model.0.weight", from_vector<float>({1, -2, 3.5F, 3}, {2, 2}));
+  save(first, a);
+  save(second, b);
+  CHECK(json_of({a, "--diff", b}) == Json::parse(R"({
+    "equal": false, "only_in_first": ["here"], "only_in_second": ["there"],
+    "shapes": [{"name": "mask", "first": [3], "second": [1]}],
+    "dtypes": [{"name": "steps", "first": "int64", "second": "int32"}],
+    "different": [{"name": "model.0.weight", "greatest": 1.0, "position": [1, 1], "unequal": 2,
+                   "numel": 4}],
+    "greatest": 1.0})"));
+  CHECK(inspect_command({a, "--diff", b}).out == fmt::format(R"(only in {}:
+  here
+only in {}:
+  there
+of different shapes:
+  mask: [3] and [1]
+of different dtypes:
+  steps: int64 and int32
+of different values:
+  model.0.weight: 2 of 4 elements, by at most 1 at [1, 1]
+1 tensor equal, 1 differ by at most 1
+)",
+                                                             a, b));
+
+  // NaN equals itself, and differs from all else by more than anything.
+  const float nan = std::nanf("");
+  save({{"x", from_vector<float>({nan, 1, 2}, {3})}}, a);
+  CHECK(json_of({a, "--diff", a})["equal"] == true);
+  save({{"x", from_vector<float>({nan, nan, 9}, {3})}}, b);
+  const Json json = json_of({a, "--diff", b});
+  CHECK(json["different"][0]["greatest"] == "nan");
+  CHECK(json["different"][0]["position"] == Json::parse("[1]"));
+  CHECK(json["greatest"] == "nan");
+}
+
+TEST_CASE("inspect: converts from any format to any that can hold it") {
+  const TempDir dir;
+  const std::vector<std::string> names = {"a.safetensors", "a.pth", "a.pt", "a.npz"};
+  save(weights(), dir / "a.safetensors", {{"format", "pt"}});
+  for (const std::string& from : names)
+    for (const std::string& to : names) {
+      const std::string out = (dir / ("to_" + to)).string();
+      if (!std::filesystem::exists(dir / from))
+        REQUIRE(
+            inspect_command({(dir / "a.safetensors").string(), "--convert", (dir / from).string()})
+                .status == 0);
+      CAPTURE(from);
+      CAPTURE(to);
+      REQUIRE(inspect_command({(dir / from).string(), "--convert", out}).status == 0);
+      CHECK(json_of({out, "--diff", (dir / from).string()})["equal"] == true);
+    }
+
+  // Shards, and back.
+  const std::string shards = (dir / "s").string();
+  std::filesystem::create_directory(shards);
+  REQUIRE(inspect_command({(dir / "a.pth").string(), "--convert", shards + "/model.safetensors",
+                           "--max-shard-size", "16"})
+              .status == 0);
+  CHECK(std::filesystem::exists(shards + "/model.safetensors.index.json"));
+  CHECK(json_of({shards, "--diff", (dir / "a.pth").string()})["equal"] == true);
+
+  // The whole tree goes from .pth to .pth, and is refused elsewhere.
+  const std::string tree = (dir / "tree.pth").string(), out = (dir / "out.pt").string();
+  data::save_pth(checkpoint(), tree);
+  REQUIRE(inspect_command({tree, "--convert", out}).status == 0);
+  CHECK(data::load_pth(out).str() == checkpoint().str());
+  for (const char* to : {"t.safetensors", "t.npz"}) {
+    const std::string target = (dir / to).string();
+    CHECK(contains(error_of(1, {tree, "--convert", target}),
+                   "cannot hold the 7 values that are no tensors, such as 'epoch'"));
+    CHECK_FALSE(std::filesystem::exists(target));
+    REQUIRE(inspect_command({tree, "--convert", target, "--tensors-only"}).status == 0);
+    CHECK(json_of({target})["tensors"].size() == 4);
+  }
+  const std::string noted = (dir / "noted.safetensors").string();
+  save(weights(), noted, {{"step", "3"}});
+  CHECK(contains(error_of(1, {noted, "--convert", out}), "1 entries of metadata, such as 'step'"));
+  CHECK(contains(error_of(1, {noted, "--convert", (dir / "x.npy").string(), "--tensors-only"}),
+                 "holds one tensor, and there are 4"));
+  CHECK(contains(error_of(1, {noted, "--convert", "x.bin"}), "cannot tell the format of 'x.bin'"));
+  CHECK(contains(error_of(1, {noted, "--convert", out, "--max-shard-size", "5GB"}),
+                 "--max-shard-size divides .safetensors"));
+  save({{"b", from_vector<BFloat16>({BFloat16(1.0F)}, {1})}}, noted);
+  CHECK(contains(error_of(1, {noted, "--convert", (dir / "x.npz").string()}), "bfloat16"));
+  data::save_npy(weights().at("mask"), dir / "mask.npy");
+  REQUIRE(inspect_command({(dir / "mask.npy").string(), "--convert", noted}).status == 0);
+  CHECK(json_of({noted})["tensors"][0]["name"] == "arr_0");
+}
+
+TEST_CASE("inspect: damaged files give the readers' errors and status 1") {
+  const TempDir dir;
+  save(weights(), dir / "w.safetensors");
+  save(weights(), dir / "w.pth");
+  data::save_npz(weights(), dir / "w.npz");
+  data::save_npy(weights().at("mask"), dir / "w.npy");
+  for (const char* file : {"w.safetensors", "w.pth", "w.npz", "w.npy"}) {
+    CAPTURE(file);
+    const std::string good = read_file(dir / file);
+    write_file(dir / "bad", good.substr(0, good.size() - 1));
+    CHECK(contains(error_of(1, {(dir / "bad").string()}), "bad' at byte "));
+  }
+  CHECK(contains(error_of(1, {(dir / "none").string()}), "none"));
+  write_file(dir / "empty", "");
+  CHECK(contains(error_of(1, {(dir / "empty").string()}), "expected 8 bytes of header length"));
+}
+
+TEST_CASE("inspect: wrong arguments give status 2, and the program itself runs") {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"a", "b"},
+      {"--none"},
+      {"a", "--diff"},
+      {"a", "--diff", "b", "--convert", "c"},
+      {"a", "--tensors-only"},
+      {"a", "--convert", "b", "--json"},
+      {"a", "--convert", "b", "--max-shard-size", "0"},
+      {"a", "--convert", "b", "--max-shard-size", "5XB"},
+      {"a", "--convert", "b", "--max-shard-size", "99999999999GB"}};
+  for (const auto& arguments : wrong) {
+    CAPTURE(fmt::format("{}", fmt::join(arguments, " ")));
+    CHECK(contains(error_of(2, arguments), "ferrite-inspect --help"));
+  }
+  CHECK(contains(inspect_command({"--help"}).out, "Usage: ferrite-inspect FILE"));
+
+  const TempDir dir;
+  const std::string program = bin_dir() + "/ferrite-inspect";
+  REQUIRE(std::filesystem::exists(program));
+  save(weights(), dir / "-w");
+  const auto status = [&](const std::string& arguments) {
+    const int code = std::system(
+        fmt::format("cd {} && {} > out 2> err {}", dir.path().string(), program, arguments)
+            .c_str());
+    return WEXITSTATUS(code);
+  };
+  CHECK(status("--json -- -w") == 0);
+  CHECK(Json::parse(read_file(dir / "out"))["tensors"].size() == 4);
+  CHECK(status("none") == 1);
+  CHECK(status("") == 2);
+  CHECK(status("-- -w > /dev/full") == 1);
+}
+
+}  // namespace ferrite::test
