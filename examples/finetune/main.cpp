@@ -1,0 +1,126 @@
+// A ResNet-18 that was trained on other images learns to tell yours apart: transfer learning.
+//
+//   finetune --weights resnet18.pth --data photos --save photos.safetensors
+//   finetune --weights resnet18.pth --data photos --freeze "conv1, bn1, layer1, layer2" --device
+//   cuda
+//
+// The weights have torchvision's names, in a file of torch.save() or in safetensors. `photos` has
+// the folders train and val, and in each a folder of images for every class.
+#include <ferrite/ferrite.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <vector>
+
+using namespace ferrite;
+
+/// The network with a new head, and everything below it from the file.
+nn::ResNet18 load_network(const std::string& weights, std::int64_t classes) {
+  nn::ResNet18 net(classes);
+  const auto report = nn::load_state_dict(
+      net, load(weights), nn::NameMap().unwrap().drop("fc[.].*"), {.strict = false});
+  for (const std::string& name : report.missing)  // files before PyTorch 0.4.1 have no counters
+    FERRITE_CHECK(name.starts_with("fc.") || name.ends_with(".num_batches_tracked"), ValueError,
+                  "--weights", "'{}' is no ResNet-18 of torchvision: it has no '{}'", weights,
+                  name);
+  FERRITE_CHECK(report.unexpected.empty(), ValueError, "--weights",
+                "'{}' is no ResNet-18 of torchvision: it has '{}'", weights,
+                report.unexpected.empty() ? "" : report.unexpected[0].from);
+  fmt::print("{} tensors of {}; the head is new, for {} classes\n", report.matched.size(), weights,
+             classes);
+  return net;
+}
+
+/// Norms whose weights are frozen also keep their statistics.
+void train_mode(nn::Module& net) {
+  net.train();
+  for (nn::BatchNorm2d* norm : net.modules<nn::BatchNorm2d>())
+    if (!norm->weight.requires_grad()) norm->eval();
+}
+
+double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer) {
+  train_mode(net);
+  metrics::DeviceAverageMeter losses(loader.options().device);
+  for (auto& [images, labels] : loader) {
+    const Tensor loss = cross_entropy(net(images), labels);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    losses.update(loss, images.size(0));
+  }
+  return losses.value().avg();
+}
+
+double evaluate(nn::Module& net, data::DataLoader<>& loader) {
+  const NoGradGuard no_grad;
+  net.eval();
+  metrics::Accuracy accuracy(loader.options().device);
+  for (auto& [images, labels] : loader) accuracy.update(net(images), labels);
+  return accuracy.value();
+}
+
+int main(int argc, char** argv) try {
+  std::string weights, folder, freeze = "conv1, bn1, layer1", save_path;
+  std::string device_name = cuda::is_available() ? "cuda" : "cpu";
+  int epochs = 5;
+  std::int64_t batch = 32, size = 224;
+  double lr = 1e-3, decay = 0.5;
+  CLI::App app("Trains a ResNet-18 with given weights on a folder of images.");
+  app.add_option("--weights", weights, "the file of weights, with torchvision's names")->required();
+  app.add_option("--data", folder, "the folder with train/CLASS/*.png and val/CLASS/*.png, or .jpg")
+      ->required();
+  app.add_option("--freeze", freeze, "patterns of the layers to keep as they are; '' for none")
+      ->capture_default_str();
+  app.add_option("--lr", lr, "the learning rate of the head")->capture_default_str();
+  app.add_option("--layer-decay", decay, "each stage's rate, as a part of that of the next")
+      ->capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the images")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--batch-size", batch)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--image-size", size)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--save", save_path, "write the best weights to this .safetensors or .pth file");
+  CLI11_PARSE(app, argc, argv);
+
+  manual_seed(1);
+  const Device device(device_name);
+  const data::Normalize normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});  // ImageNet's
+  const data::ImageFolder train(
+      folder + "/train",
+      {.transform = data::Compose{data::RandomResizedCrop(size), data::RandomHorizontalFlip(),
+                                  data::ToTensor(), normalize}});
+  const data::ImageFolder val(
+      folder + "/val",
+      {.transform = data::Compose{data::Resize(size * 8 / 7), data::CenterCrop(size),
+                                  data::ToTensor(), normalize}});
+  FERRITE_CHECK(train.classes() == val.classes(), ValueError, "--data",
+                "the folders train and val in '{}' have different classes", folder);
+  data::DataLoader train_loader(
+      train, {.batch_size = batch, .shuffle = true, .num_workers = 2, .device = device});
+  data::DataLoader val_loader(val, {.batch_size = batch, .num_workers = 2, .device = device});
+
+  nn::ResNet18 net = load_network(weights, std::ssize(train.classes()));
+  net.to(device);
+  if (!freeze.empty()) net.requires_grad_(false, freeze);
+  // The further from the head, the less a layer has to change.
+  std::vector<optim::GroupRule> rules =
+      optim::layer_decay({"conv1, bn1", "layer1", "layer2", "layer3", "layer4", "fc"}, decay);
+  rules.push_back(optim::no_decay());
+  optim::AdamW adamw(optim::param_groups(net, optim::AdamWOptions{.lr = lr}, rules));
+  fmt::print("{} of {} parameters learn\n", net.num_trainable_parameters(), net.num_parameters());
+
+  double best = -1;
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    const double loss = train_epoch(net, train_loader, adamw), accuracy = evaluate(net, val_loader);
+    fmt::print("epoch {}: train loss {:.4f}, val accuracy {:.4f}\n", epoch, loss, accuracy);
+    if (accuracy > best && !save_path.empty()) save(net.state_dict(), save_path);
+    best = std::max(best, accuracy);
+  }
+} catch (const std::exception& e) {
+  fmt::print(stderr, "finetune: {}\n", e.what());
+  return 1;
+}
