@@ -41,9 +41,10 @@ set(ferrite_include ${CMAKE_INSTALL_INCLUDEDIR}/ferrite)
 set(ferrite_package ${CMAKE_INSTALL_LIBDIR}/cmake/ferrite)
 
 # The headers for users: ferrite.h includes everything; the rest is for custom ops, kernels
-# (docs/kernels.md) and process groups (docs/process_groups.md).
+# (docs/kernels.md), process groups (docs/process_groups.md) and other libraries (docs/tensors.md).
 file(GLOB kernels RELATIVE ${PROJECT_SOURCE_DIR} kernels/*.h)
 ferrite_public_headers(headers ferrite.h autograd/record.h ${kernels} parallel/comm/host_group.h
+  core/dlpack.h core/eigen.h core/opencv.h
   kernels/cuda/block.cuh kernels/cuda/divisor.cuh kernels/cuda/elementwise.cuh kernels/cuda/launch.cuh
   kernels/cuda/pack.cuh kernels/cuda/strided.cuh kernels/cuda/workspace.h core/cuda/report.cuh)
 ferrite_install_headers(${headers})

@@ -101,7 +101,9 @@ std::vector<IncludeViolation> check_includes(std::string_view file, std::string_
     const std::string path = match[2];
     const std::string owner = first_component(file);
     if (std::regex_match(path, kPrivate)) {
-      if (owner != "kernels" && owner != "tests" && owner != "benchmarks") {
+      // core/eigen.h is for users who have Eigen; nothing here includes it.
+      if (owner != "kernels" && owner != "tests" && owner != "benchmarks" &&
+          file != "core/eigen.h") {
         violations.push_back({std::string(file), number + 1, path, "only kernels use it"});
       }
       continue;

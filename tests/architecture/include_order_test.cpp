@@ -122,6 +122,7 @@ TEST_CASE("Eigen stays inside kernels") {
   };
   CHECK(allows("kernels/cpu/matmul.cpp", "Eigen/Core"));
   CHECK_FALSE(allows("core/tensor.h", "Eigen/Core"));
+  CHECK(allows("core/eigen.h", "Eigen/Core"));
   CHECK_FALSE(allows("nn/linear.cpp", "unsupported/Eigen/CXX11/Tensor"));
 }
 
