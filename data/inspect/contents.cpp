@@ -34,10 +34,21 @@ Format format_of(const std::filesystem::path& path) {
   return pickled ? Format::pth : Format::npz;
 }
 
+/// Whether it is listed as one value: no dict, no tensor, and no list of lists.
+bool is_plain(const data::Value& value) {
+  const auto is_leaf = [](const data::Value& v) {
+    return !v.is_tensor() && !v.is_list() && !v.is_dict();
+  };
+  if (value.is_list()) return std::ranges::all_of(value.items(), is_leaf);
+  return is_leaf(value) || (value.is_dict() && value.entries().empty());
+}
+
 void collect_values(const data::Value& value, const std::string& name,
                     std::vector<std::pair<std::string, data::Value>>& out) {
   const std::string begin = name.empty() ? "" : name + ".";
-  if (value.is_dict()) {
+  if (!name.empty() && is_plain(value)) {
+    out.emplace_back(name, value);
+  } else if (value.is_dict()) {
     for (const auto& [key, item] : value.entries())
       collect_values(
           item, begin + (key.kind() == data::Value::Kind::string ? key.to_string() : key.str()),
@@ -45,8 +56,6 @@ void collect_values(const data::Value& value, const std::string& name,
   } else if (value.is_list()) {
     for (std::size_t i = 0; i < value.size(); ++i)
       collect_values(value.items()[i], begin + std::to_string(i), out);
-  } else if (!value.is_tensor()) {
-    out.emplace_back(name, value);
   }
 }
 

@@ -21,7 +21,8 @@ struct Contents {
   Format format = Format::safetensors;
   /// Under dotted names: "model.0.weight". That of a .npy file is "arr_0", as in NumPy's archives.
   StateDict tensors = {};
-  /// What is neither tensor nor dict nor list, under names of the same kind.
+  /// What is neither a tensor nor holds any, under names of the same kind: numbers, text, lists of
+  /// them.
   std::vector<std::pair<std::string, data::Value>> values = {};
   data::Metadata metadata = {};  ///< of safetensors
   data::Value tree = {};         ///< of a .pth file, all of it

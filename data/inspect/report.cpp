@@ -35,6 +35,14 @@ Json json_value(const data::Value& value) {
       return value.to_string();
     case Kind::none:
       return nullptr;
+    case Kind::list:
+    case Kind::tuple: {
+      Json list = Json::array();
+      for (const data::Value& item : value.items()) list.push_back(json_value(item));
+      return list;
+    }
+    case Kind::dict:
+      return Json::object();  // what is in it is listed by itself
     default:
       return value.str();
   }

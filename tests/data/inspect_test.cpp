@@ -62,7 +62,8 @@ data::Value checkpoint() {
                       {"done", false},
                       {"note", "text"},
                       {"nothing", Value()},
-                      {"betas", Value::tuple({0.5, 0.75})}});
+                      {"betas", Value::tuple({0.5, 0.75})},
+                      {"state", Value::dict({})}});
 }
 
 }  // namespace
@@ -115,11 +116,12 @@ TEST_CASE("inspect: values of a checkpoint, and what JSON has no number for") {
   const Json json = json_of({path});
   CHECK(json["tensors"][0]["name"] == "model.model.0.weight");
   CHECK(json["values"] == Json::parse(R"({"epoch": 3, "lr": 0.1, "done": false, "note": "text",
-                                          "nothing": null, "betas.0": 0.5, "betas.1": 0.75})"));
+                                          "nothing": null, "betas": [0.5, 0.75], "state": {}})"));
   const std::string text = inspect_command({path}).out;
   CHECK(contains(text, path + ": pth, 4 tensors, "));
   CHECK(contains(text, "model.model.0.weight  float32  [2, 2]  6     5.47723\n"));
   CHECK(contains(text, "\nvalues\nepoch = 3\nlr = 0.1\ndone = False\nnote = 'text'\n"));
+  CHECK(contains(text, "\nbetas = (0.5, 0.75)\n"));
 
   const float nan = std::nanf(""), inf = HUGE_VALF;
   data::save_pth(data::Value::list({from_vector<float>({1, nan}, {2}),
