@@ -2,9 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/half.h"
