@@ -23,6 +23,12 @@ constexpr std::size_t kMaxShards = 99'999;  // five digits
 
 fs::path index_of(const fs::path& path) { return fs::path(path) += kIndexEnd; }
 
+/// Without an exception for names that no file can have.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 class IndexEvents final : public JsonEvents {
  public:
   explicit IndexEvents(const Where& where) : JsonEvents(where, 0, "index") {}
@@ -80,11 +86,10 @@ bool is_shard_index(const fs::path& path) { return path.extension() == ".json"; 
 fs::path find_safetensors(const fs::path& path, std::string_view op) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored))
-    return !fs::exists(path, ignored) && fs::exists(index_of(path), ignored) ? index_of(path)
-                                                                             : path;
+    return !is_there(path) && is_there(index_of(path)) ? index_of(path) : path;
   const fs::path single = path / kSingleFile;
-  if (fs::exists(single, ignored)) return single;
-  if (fs::exists(index_of(single), ignored)) return index_of(single);
+  if (is_there(single)) return single;
+  if (is_there(index_of(single))) return index_of(single);
   for (const std::string_view end : {".safetensors.index.json", ".safetensors"}) {
     const std::vector<fs::path> found = ending_in(path, end, op);
     if (found.size() == 1) return found[0];
@@ -114,7 +119,7 @@ std::map<std::string, std::string> parse_shard_index(Bytes bytes, std::string_vi
 
 SafetensorsShards::SafetensorsShards(const fs::path& path, SafetensorsOptions options)
     : path_(find_safetensors(path, kLoadShards)) {
-  if (!is_shard_index(path_) && fs::exists(index_of(path_))) path_ = index_of(path_);
+  if (!is_shard_index(path_) && is_there(index_of(path_))) path_ = index_of(path_);
   std::map<std::string, std::string> map;
   {
     const MappedFile file(path_, kLoadShards);
@@ -127,7 +132,7 @@ SafetensorsShards::SafetensorsShards(const fs::path& path, SafetensorsOptions op
     position = names.size();
     names.push_back(file);
     const fs::path shard = path_.parent_path() / file;
-    FERRITE_CHECK(fs::exists(shard), IoError, kLoadShards,
+    FERRITE_CHECK(is_there(shard), IoError, kLoadShards,
                   "'{}' lists '{}', which does not exist; bring all files of the model",
                   path_.native(), file);
     files_.emplace_back(shard, options);
@@ -240,7 +245,8 @@ std::vector<std::string> free_names(const fs::path& path, std::size_t count) {
     for (std::size_t i = 1; i <= count; ++i)
       names.push_back(shard_name(path, generation, i, count));
     if (std::ranges::none_of(names, [&](const std::string& name) {
-          return fs::exists(fs::symlink_status(path.parent_path() / name));
+          std::error_code ignored;
+          return fs::exists(fs::symlink_status(path.parent_path() / name, ignored));
         }))
       return names;
   }

@@ -230,6 +230,7 @@ TEST_CASE("safetensors shards: errors name the file and the tensor") {
   CHECK(contains(with(first, "model\\u0000.safetensors"), "is said to be in"));
   CHECK(
       contains(with(first, "none.safetensors"), "lists 'none.safetensors', which does not exist"));
+  CHECK(contains(with(first, std::string(300, 'x')), "which does not exist"));
   CHECK(contains(with("weight_map", "weights"), "to have a weight_map"));
   CHECK(contains(with("\"" + first + "\"", "7"), "a file's name for 'conv.bias'"));
   CHECK(contains(with("\"bn.mean\"", "\"mask\""), "each name once in the index, got 'mask' twice"));
