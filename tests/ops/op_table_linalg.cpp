@@ -3,6 +3,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/linalg.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
