@@ -9,6 +9,7 @@
 #include "ferrite/ops/ctc_loss.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/embedding_bag.h"
+#include "ferrite/ops/fractional_pool.h"
 #include "ferrite/ops/grid_sample.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/loss.h"
@@ -20,6 +21,7 @@
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/resize.h"
 #include "ferrite/ops/rotary.h"
+#include "ferrite/ops/sampling.h"
 #include "ferrite/ops/softmax.h"
 #include "ferrite/ops/unary.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ferrite/nn/activation.h"
+#include "ferrite/nn/adaptive_softmax.h"
 #include "ferrite/nn/attention.h"
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/conv.h"

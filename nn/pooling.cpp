@@ -152,6 +152,16 @@ std::string MaxUnpoolNd<N>::extra_repr() const {
                      repr_sizes(options_.padding));
 }
 
+template <int N>
+std::pair<Tensor, Tensor> FractionalMaxPoolNd<N>::forward_with_indices(const Tensor& input) {
+  if constexpr (N == 2)
+    return fractional_max_pool2d_with_indices(input, kernel_size_, options_);
+  else
+    return fractional_max_pool3d_with_indices(input, kernel_size_, options_);
+}
+template class FractionalMaxPoolNd<2>;
+template class FractionalMaxPoolNd<3>;
+
 #define FERRITE_POOLS(N)                               \
   template class MaxPoolNd<N>;                         \
   template class AvgPoolNd<N>;                         \

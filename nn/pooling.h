@@ -1,5 +1,5 @@
 // Poolings of one, two and three dimensions. Inputs, options and errors are those of the functions
-// in ops/pool.h.
+// in ops/pool.h and ops/fractional_pool.h.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ferrite/nn/module.h"
+#include "ferrite/ops/fractional_pool.h"
 #include "ferrite/ops/pool.h"
 
 namespace ferrite::nn {
@@ -14,6 +15,8 @@ namespace ferrite::nn {
 using ferrite::AvgPool1dOptions;
 using ferrite::AvgPool2dOptions;
 using ferrite::AvgPool3dOptions;
+using ferrite::FractionalMaxPool2dOptions;
+using ferrite::FractionalMaxPool3dOptions;
 using ferrite::LPPool1dOptions;
 using ferrite::LPPool2dOptions;
 using ferrite::LPPool3dOptions;
@@ -110,6 +113,20 @@ class MaxUnpoolNd : public Module {
   MaxUnpoolOptions<N> options_;
 };
 
+template <int N>
+class FractionalMaxPoolNd : public Module {
+ public:
+  FractionalMaxPoolNd(SizeOf<N> kernel_size, const FractionalMaxPoolOptions<N>& options)
+      : kernel_size_(kernel_size), options_(options) {}
+  Tensor forward(const Tensor& input) override { return forward_with_indices(input).first; }
+  /// PyTorch's return_indices.
+  std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input);
+
+ private:
+  SizeOf<N> kernel_size_;
+  FractionalMaxPoolOptions<N> options_;
+};
+
 // ---- The layers
 
 class MaxPool1d : public Cloneable<MaxPool1d, MaxPoolNd<1>> {
@@ -187,6 +204,14 @@ class LPPool3d : public Cloneable<LPPool3d, LPPoolNd<3>> {
   using Cloneable::Cloneable;
 };
 class MaxUnpool3d : public Cloneable<MaxUnpool3d, MaxUnpoolNd<3>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class FractionalMaxPool2d : public Cloneable<FractionalMaxPool2d, FractionalMaxPoolNd<2>> {
+ public:
+  using Cloneable::Cloneable;
+};
+class FractionalMaxPool3d : public Cloneable<FractionalMaxPool3d, FractionalMaxPoolNd<3>> {
  public:
   using Cloneable::Cloneable;
 };

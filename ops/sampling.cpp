@@ -31,6 +31,15 @@ void check_sampling(const Tensor& logits, const SamplingOptions& o, const char* 
                 "top_p: expected a number above 0 and at most 1, got {}", o.top_p);
 }
 
+/// -log(-log(u)) for uniform u above 0, so that both logarithms are finite.
+Tensor gumbel_like(const Tensor& logits, Generator* generator) {
+  const DType dtype = logits.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const Tensor u =
+      clamp_min(rand(logits.shape(), {.dtype = dtype, .device = logits.device()}, generator),
+                static_cast<double>(std::numeric_limits<float>::min()));
+  return -log(-log(u));
+}
+
 }  // namespace
 
 Tensor filter_logits(const Tensor& logits, const SamplingOptions& o) {
@@ -58,11 +67,23 @@ Tensor sample_logits(const Tensor& logits, const SamplingOptions& options, Gener
   check_sampling(logits, options, "sample_logits");
   const Tensor x = filter_logits(logits, options);
   if (options.temperature == 0 || x.numel() == 0) return argmax(x, -1);
-  const DType dtype = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  // Above 0, so that both logarithms are finite.
-  const Tensor u = clamp_min(rand(x.shape(), {.dtype = dtype, .device = x.device()}, generator),
-                             static_cast<double>(std::numeric_limits<float>::min()));
-  return argmax(x.to(dtype) - log(-log(u)), -1);
+  const Tensor noise = gumbel_like(x, generator);
+  return argmax(x.to(noise.dtype()) + noise, -1);
+}
+
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int dim, Generator* generator) {
+  constexpr const char* op = "gumbel_softmax";
+  const profiler::OpRange range(op, logits);
+  FERRITE_CHECK(logits.defined(), ValueError, op, "the logits are undefined");
+  FERRITE_CHECK(is_floating(logits.dtype()), DTypeError, op, "expected a floating type, got {}",
+                logits.describe());
+  FERRITE_CHECK(tau > 0, ValueError, op, "tau: expected a number above 0, got {}", tau);
+  const Tensor noise = no_grad([&] { return gumbel_like(logits, generator).to(logits.dtype()); });
+  const Tensor soft = softmax((logits + noise) / tau, dim);
+  if (!hard || soft.numel() == 0) return soft;
+  const Tensor ones =
+      no_grad([&] { return scatter(zeros_like(soft), dim, argmax(soft, dim, true), 1); });
+  return ones - soft.detach() + soft;
 }
 
 }  // namespace ferrite

@@ -1,4 +1,4 @@
-// Drawing the next token of a text from a language model's logits.
+// Drawing from logits: the next token of a text, and samples that have gradients.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,11 @@ Tensor filter_logits(const Tensor& logits, const SamplingOptions& options);
 /// the largest sum of a logit and a Gumbel variable (Gumbel 1954). Nothing is recorded on the tape.
 Tensor sample_logits(const Tensor& logits, const SamplingOptions& options = {},
                      Generator* generator = nullptr);
+
+/// softmax((logits + g) / tau) along `dim`, for Gumbel variables g (Jang et al., "Categorical
+/// Reparameterization with Gumbel-Softmax", 2017). With `hard`, one-hot samples, whose gradient is
+/// that of the softmax. ValueError unless tau > 0.
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int dim = -1,
+                      Generator* generator = nullptr);
 
 }  // namespace ferrite

@@ -157,3 +157,20 @@ with Recorder("layers") as r:
     record(r, nn.CTCLoss(reduction="none"), log_probs, targets, steps, torch.tensor([2, 0, 1]), note=" each")
     flat = torch.tensor([1, 1, 2, 0, 2])
     record(r, nn.CTCLoss(blank=3, reduction="sum"), log_probs, flat, steps, torch.tensor([3, 1, 1]), note=" flat")
+
+    # Added later, after the others' random numbers.
+    for n, x in ((2, torch.randn(2, 3, 11, 9, **f64)), (3, torch.randn(2, 3, 7, 8, 9, **f64))):
+        samples = torch.rand(2, 3, n, **f64)
+        pool = getattr(torch.nn.functional, f"fractional_max_pool{n}d")
+        x.requires_grad_()
+        kernel, size = ((2, 3), (5, 4)) if n == 2 else ((2, 2, 3), (3, 5, 4))
+        pooled, indices = pool(x, kernel, size, return_indices=True, _random_samples=samples)
+        dy = torch.randn_like(pooled)
+        pooled.backward(dy)
+        r.add(f"fractional {n}", x=x, samples=samples, pooled=pooled, indices=indices, dy=dy, dx=x.grad)
+    module = nn.AdaptiveLogSoftmaxWithLoss(9, 12, [4, 7], div_value=3.0, head_bias=True)
+    classes = torch.tensor([3, 0, 11, 5, 5, 8])
+    x = torch.randn(6, 9, **f64)
+    record(r, module, x, classes)
+    r.add("adaptive", log_prob=module.log_prob(x), predict=module.predict(x), loss=module(x, classes)[1],
+          one=module(x[2], classes[2])[0])

@@ -323,6 +323,17 @@ class OfSteps : public nn::Cloneable<OfSteps> {
   Tensor target_ = tensor({{1, 2}});
 };
 
+/// The loss of 6 classes, of which the head has two.
+class OfClasses : public nn::Cloneable<OfClasses> {
+ public:
+  OfClasses() { register_module("loss", loss_), register_buffer("target", target_); }
+  Tensor forward(const Tensor& input) override { return loss_(input, target_).loss; }
+
+ private:
+  nn::AdaptiveLogSoftmaxWithLoss loss_{8, 6, {2, 4}, {.div_value = 2}};
+  Tensor target_ = tensor({5, 0, 3});
+};
+
 /// The pooled elements, where they came from.
 template <class Pool, class Unpool>
 class BackFrom : public nn::Cloneable<BackFrom<Pool, Unpool>> {
@@ -341,6 +352,17 @@ void add_composed(std::vector<Layer>& table) {
   using namespace nn;
   table.push_back({"BCELoss", maker<OfSigmoid>(), {3, 4}});
   table.push_back({"CTCLoss", maker<OfSteps>(), {3, 4}});
+  table.push_back({"AdaptiveLogSoftmaxWithLoss", maker<OfClasses>(), {3, 8}});
+  table.push_back({"FractionalMaxPool2d",
+                   maker<FractionalMaxPool2d>(
+                       2, FractionalMaxPool2dOptions{.output_size = {3, 2},
+                                                     .random_samples = full({2, 3, 2}, 0.3)}),
+                   {2, 3, 7, 5}});
+  table.push_back({"FractionalMaxPool3d",
+                   maker<FractionalMaxPool3d>(
+                       2, FractionalMaxPool3dOptions{.output_size = {3, 2, 2},
+                                                     .random_samples = full({2, 3, 3}, 0.3)}),
+                   {2, 3, 5, 5, 4}});
   table.push_back({"MaxUnpool1d", maker<BackFrom<MaxPool1d, MaxUnpool1d>>(), {2, 4, 6}});
   table.push_back({"MaxUnpool2d", maker<BackFrom<MaxPool2d, MaxUnpool2d>>(), {2, 3, 4, 6}});
   table.push_back({"MaxUnpool3d", maker<BackFrom<MaxPool3d, MaxUnpool3d>>(), {2, 3, 2, 4, 6}});

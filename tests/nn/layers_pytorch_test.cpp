@@ -32,13 +32,17 @@ Tensor call_recorded(M& module, const std::string& name, const Tensor& x) {
   if constexpr (requires { module(x, x); })
     if (has(0)) {
       if constexpr (requires { Tensor(module(x, x)); }) return module(x, more(0));
+      if constexpr (requires { module(x, x).output; }) return module(x, more(0)).output;
     }
   return static_cast<Module&>(module)(x);
 }
 
 template <class M>
 void check_layer(M&& module, const std::string& note = "", double rtol = 1e-10) {
-  const std::string name = module.str() + note;
+  std::string name = module.str();
+  if (const auto children = name.find("\n"); children != std::string::npos)
+    name = name.substr(0, children) + ")";
+  name += note;
   CAPTURE(name);
   const test::Golden& golden = recorded_layers();
   REQUIRE(golden.has(name, "x"));
@@ -132,6 +136,54 @@ TEST_CASE("layers as PyTorch: pooling in one to three dimensions") {
   check_indices("adaptive indices 1", AdaptiveMaxPool1d(3));
   check_indices("adaptive indices 2", AdaptiveMaxPool2d(3));
   check_indices("adaptive indices 3", AdaptiveMaxPool3d(3));
+}
+
+TEST_CASE("layers as PyTorch: fractional pooling") {
+  const auto check = [](const std::string& name, auto kernel, auto options, auto&& pool) {
+    CAPTURE(name);
+    const test::Golden& golden = recorded_layers();
+    const Tensor x = golden.get(name, "x");
+    x.set_requires_grad();
+    options.random_samples = golden.get(name, "samples");
+    const auto [pooled, indices] = pool(kernel, options).forward_with_indices(x);
+    check_close(pooled, golden.get(name, "pooled"), 0);
+    test::check_equal(indices, golden.get(name, "indices"));
+    pooled.backward(golden.get(name, "dy"));
+    check_close(x.grad(), golden.get(name, "dx"), 1e-15);
+  };
+  check("fractional 2", Pair(2, 3), FractionalMaxPool2dOptions{.output_size = {5, 4}},
+        [](Pair k, const auto& o) { return FractionalMaxPool2d(k, o); });
+  check("fractional 3", Triple(2, 2, 3), FractionalMaxPool3dOptions{.output_size = {3, 5, 4}},
+        [](Triple k, const auto& o) { return FractionalMaxPool3d(k, o); });
+  // By ratio, at random places: values of the input, the largest among them.
+  const Tensor x = randn({3, 9, 8});
+  const Tensor y = FractionalMaxPool2d(2, {.output_ratio = {{0.5, 0.7}}})(x);
+  CHECK(y.shape() == Shape{3, 4, 5});
+  check_close(y.amax(), x.amax(), 0);
+  CHECK_THROWS_AS(FractionalMaxPool2d(2, {})(x), ValueError);
+  CHECK_THROWS_AS(FractionalMaxPool2d(2, {.output_ratio = {{0.5, 1.0}}})(x), ValueError);
+  CHECK_THROWS_AS(FractionalMaxPool2d(3, {.output_size = 7})(x), ShapeError);
+  CHECK_THROWS_AS(FractionalMaxPool2d(2, {.output_size = 3, .random_samples = zeros({3, 2})})(x),
+                  ShapeError);
+}
+
+TEST_CASE("layers as PyTorch: adaptive softmax") {
+  AdaptiveLogSoftmaxWithLoss layer(9, 12, {4, 7}, {.div_value = 3, .head_bias = true});
+  check_layer(layer);
+  const test::Golden& golden = recorded_layers();
+  const Tensor x = golden.get("AdaptiveLogSoftmaxWithLoss()", "x"),
+               classes = golden.get("AdaptiveLogSoftmaxWithLoss()", "more0");
+  check_close(layer.log_prob(x), golden.get("adaptive", "log_prob"), 1e-12);
+  test::check_equal(layer.predict(x), golden.get("adaptive", "predict"));
+  check_close(layer(x[2], classes[2]).output, golden.get("adaptive", "one"), 1e-12);
+  check_close(layer(x, classes).loss, golden.get("adaptive", "loss"), 1e-12);
+  CHECK_THROWS_AS(layer(x, classes + 1), IndexError);
+  CHECK_THROWS_AS(layer(x, classes.to(kInt32)), DTypeError);
+  CHECK_THROWS_AS(layer(x, classes.slice(0, 0, 2)), ShapeError);
+  CHECK_THROWS_AS(AdaptiveLogSoftmaxWithLoss(9, 12, {4, 4}), ValueError);
+  CHECK_THROWS_AS(AdaptiveLogSoftmaxWithLoss(9, 12, {12}), ValueError);
+  CHECK_THROWS_AS(AdaptiveLogSoftmaxWithLoss(9, 12, {}), ValueError);
+  CHECK_THROWS_AS(AdaptiveLogSoftmaxWithLoss(3, 12, {4, 8}), ValueError);
 }
 
 TEST_CASE("layers as PyTorch: norms") {

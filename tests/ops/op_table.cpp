@@ -92,7 +92,7 @@ std::optional<CastPolicy> policy_of(const std::string& name) {
   // Made of ops that have policies.
   static const std::set<std::string> composed = names(
       "scaled_dot_product_attention instance_norm local_response_norm bilinear alpha_dropout "
-      "feature_alpha_dropout prelu rrelu embedding_bag");
+      "feature_alpha_dropout prelu rrelu embedding_bag gumbel_softmax");
   if (composed.contains(name)) return {};
   if (lower.contains(name)) return CastPolicy::lower_precision;
   if (float32.contains(name)) return CastPolicy::float32;
@@ -105,7 +105,7 @@ bool is_random(const Op& op) {
   static const std::set<std::string> random = names(
       "dropout dropout_ dropout1d dropout2d dropout3d feature_dropout alpha_dropout "
       "feature_alpha_dropout rrelu rrelu_ uniform_ normal_ bernoulli bernoulli_ "
-      "rand_like randn_like multinomial sample_logits");
+      "rand_like randn_like multinomial sample_logits gumbel_softmax");
   return random.contains(op.name);
 }
 

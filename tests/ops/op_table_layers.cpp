@@ -3,6 +3,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/ctc_loss.h"
 #include "ferrite/ops/embedding_bag.h"
+#include "ferrite/ops/fractional_pool.h"
 #include "ferrite/ops/margin_loss.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/norm.h"
@@ -30,6 +31,11 @@ Tensor places_in(T x, int dims) {
   return arange(inner.numel(), {.dtype = kInt64, .device = x.device()})
       .reshape(inner)
       .expand(x.shape());
+}
+
+/// The places of fractional pooling in `dims` dimensions.
+Tensor samples_for(T x, int dims) {
+  return full({2, 4, dims}, 0.3, x.defined() ? x.device() : Device());
 }
 
 void add_dimensions(std::vector<Op>& table) {
@@ -71,6 +77,14 @@ void add_dimensions(std::vector<Op>& table) {
   add("lp_pool1d", {positive(line)}, [](T x) { return lp_pool1d(x, 2, 3); });
   add("lp_pool2d", {positive(image)}, [](T x) { return lp_pool2d(x, 3, {2, 3}, {.stride = 1}); });
   add("lp_pool3d", {positive(volume)}, [](T x) { return lp_pool3d(x, 1.5, 2); });
+  add("fractional_max_pool2d", {image}, [](T x) {
+    return fractional_max_pool2d_with_indices(
+        x, {2, 3}, {.output_size = {3, 2}, .random_samples = samples_for(x, 2)});
+  });
+  add("fractional_max_pool3d", {volume}, [](T x) {
+    return fractional_max_pool3d_with_indices(
+        x, {2, 1, 2}, {.output_size = 2, .random_samples = samples_for(x, 3)});
+  });
   add("max_unpool1d", Takes::any, {line}, [](T x) { return max_unpool1d(x, places_in(x, 1), 2); });
   add("max_unpool2d", Takes::any, {image}, [](T x) { return max_unpool2d(x, places_in(x, 2), 2); });
   add("max_unpool3d", Takes::any, {volume},

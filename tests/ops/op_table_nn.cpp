@@ -180,6 +180,7 @@ void add_attention(std::vector<Op>& table) {
   add("filter_logits", {{{3, 5}}},
       [](T x) { return filter_logits(x, {.temperature = 0.5, .top_k = 3}); });
   add("sample_logits", {{{3, 5}}}, [](T x) { return sample_logits(x, {.top_p = 0.9}); });
+  add("gumbel_softmax", {{{3, 5}}}, [](T x) { return gumbel_softmax(x, 0.7); });
 }
 
 }  // namespace

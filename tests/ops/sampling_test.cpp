@@ -57,3 +57,26 @@ TEST_CASE("sample_logits draws in proportion to the probabilities, and what is a
   const Tensor flat = zeros({100, 9});
   check_equal(sample_logits(flat, {}, &first), sample_logits(flat, {}, &second));
 }
+
+TEST_CASE("gumbel_softmax: samples in proportion, one-hot ones with the gradient of the soft") {
+  manual_seed(3);
+  const Tensor p = tensor({0.1, 0.2, 0.7});
+  const Tensor hard = gumbel_softmax(log(p).expand({20000, 3}), 0.5, true);
+  check_close(hard.sum({1}), ones({20000}), 1e-6);
+  check_close(hard.amax({1}), ones({20000}), 1e-6);
+  check_close(hard.mean({0}), p, 0.05, 0.01);
+  const Tensor logits = log(p).reshape({3, 1});
+  logits.set_requires_grad();
+  Generator first(5), second(5);
+  const Tensor soft = gumbel_softmax(logits, 0.8, false, 0, &first);
+  check_close(soft.sum(), tensor(1.0), 1e-6);
+  const Tensor weight = tensor({1.0, 2.0, 4.0}).reshape({3, 1});
+  (soft * weight).sum().backward();
+  const Tensor grad = logits.grad().clone();
+  CHECK(grad.abs().max().item<double>() > 1e-3);
+  logits.set_grad({});
+  (gumbel_softmax(logits, 0.8, true, 0, &second) * weight).sum().backward();
+  check_close(logits.grad(), grad, 1e-6);
+  CHECK_THROWS_AS(gumbel_softmax(logits, 0), ValueError);
+  CHECK_THROWS_AS(gumbel_softmax(arange(3)), DTypeError);
+}
