@@ -12,6 +12,7 @@
 #include "ferrite/data/cifar10.h"
 #include "ferrite/data/image_folder.h"
 #include "ferrite/data/mnist.h"
+#include "ferrite/data/svhn.h"
 #include "ferrite/data/synthetic_digits.h"
 
 namespace examples {
@@ -123,7 +124,7 @@ Splits read_folders(const TrainingOptions& options, const ImageOptions& images) 
 }  // namespace
 
 Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) {
-  using data::CIFAR10, data::CIFAR100, data::FashionMNIST, data::MNIST;
+  using data::CIFAR10, data::CIFAR100, data::FashionMNIST, data::MNIST, data::SVHN;
   const data::Transform digits = variation(images, 28, 2, Mirror::never);
   if (options.dataset == "mnist")
     return read<MNIST>(options, images, {{MNIST::kMean}, {MNIST::kStd}}, digits);
@@ -136,6 +137,8 @@ Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) 
   if (options.dataset == "cifar100")
     return read<CIFAR100>(options, images, moments_of<CIFAR100>(),
                           variation(images, 32, 4, Mirror::half));
+  if (options.dataset == "svhn")
+    return read<SVHN>(options, images, moments_of<SVHN>(), variation(images, 32, 4, Mirror::never));
   if (options.dataset == "image-folder") return read_folders(options, images);
   // Disjoint by seed: sample i is a function of (seed, i).
   data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);

@@ -155,9 +155,9 @@ void add_checkpoints(CommandLine& app, Options& o) {
 Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   Options options;
   CommandLine app("Trains ResNets, and other networks for images, by torchvision's names.");
-  add_training_options(
-      app, options, ferrite::nn::image_model_names(),
-      {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "image-folder"});
+  add_training_options(app, options, ferrite::nn::image_model_names(),
+                       {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn",
+                        "image-folder"});
   add_network(app, options);
   add_training(app, options);
   add_precision(app, options);

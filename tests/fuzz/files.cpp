@@ -19,6 +19,7 @@
 #include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors.h"
 #include "ferrite/data/safetensors_shards.h"
+#include "ferrite/data/svhn.h"
 #include "ferrite/data/training_state.h"
 #include "ferrite/examples/compare_parallel/planning/profile.h"
 #include "ferrite/tests/data/gzip.h"
@@ -370,6 +371,13 @@ const Registered kNpz({.name = "npz",
 
 void run_pth(Bytes bytes) { data::parse_pth(bytes, "fuzz").tensors(); }
 
+/// A file below tests/data.
+std::string recorded(const std::string& name) {
+  const data::MappedFile file(std::filesystem::path(FERRITE_SOURCE_DIR) / "tests/data" / name,
+                              "fuzz");
+  return {file.bytes().begin(), file.bytes().end()};
+}
+
 Seeds seeds_of_pth() {
   const auto save = [](const data::Value& value) {
     return written([&](const auto& path) { data::save_pth(value, path); });
@@ -382,12 +390,8 @@ Seeds seeds_of_pth() {
   Value::List many;
   for (int i = 0; i < 200'000; ++i) many.emplace_back(i);
   Seeds seeds{save(small_dict()), save(plain), save(large_dict(3000)), save(Value::list(many))};
-  for (const char* name : {"views_old", "checkpoint_old", "state_dict", "run_SGD"}) {
-    const data::MappedFile file(
-        std::filesystem::path(FERRITE_SOURCE_DIR) / "tests/data/pth" / (std::string(name) + ".pth"),
-        "fuzz");
-    seeds.emplace_back(file.bytes().begin(), file.bytes().end());
-  }
+  for (const char* name : {"views_old", "checkpoint_old", "state_dict", "run_SGD"})
+    seeds.push_back(recorded(fmt::format("pth/{}.pth", name)));
   return seeds;
 }
 
@@ -422,6 +426,18 @@ const Registered kCifar10(
     {.name = "cifar10", .run = run_cifar10, .seeds = [] {
        return Seeds{std::string(3073, '\3'), std::string(3073 * 300, '\1'), "\1short"};
      }});
+
+void run_svhn(Bytes bytes) { data::parse_svhn(bytes, "fuzz"); }
+
+const Registered kSvhn(
+    {.name = "svhn",
+     .run = run_svhn,
+     .seeds =
+         [] {
+           return Seeds{recorded("svhn/train_32x32.mat"), recorded("svhn/test_32x32.mat")};
+         },
+     .microseconds_per_byte = 50,
+     .memory_per_byte = 3 * 1032});
 
 // ---- Compression
 
