@@ -2,7 +2,8 @@
 
 #include <doctest/doctest.h>
 
-namespace ferrite {
+using namespace ferrite;
+
 namespace {
 
 Tensor number(float v) { return from_vector<float>({v}, {1}); }
@@ -51,5 +52,3 @@ TEST_CASE("state_dict: errors list the existing entries") {
   CHECK_THROWS_AS(dict.insert("", number(3)), ValueError);
   CHECK_THROWS_AS(dict.insert("y", Tensor()), ValueError);
 }
-
-}  // namespace ferrite

@@ -12,7 +12,9 @@
 #include "ferrite/data/dataloader.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::CheckpointManager;
@@ -495,5 +497,3 @@ TEST_CASE("checkpoints: a loader's position is part of them") {
   CHECK(rest.size() == 6);
   CHECK(resumed == rest);
 }
-
-}  // namespace ferrite::test

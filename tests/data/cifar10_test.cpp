@@ -2,7 +2,9 @@
 
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::CIFAR10;
@@ -85,5 +87,3 @@ TEST_CASE("cifar10: fuzz") {
     CHECK(survives(std::string_view(file).substr(0, n), parse) == (n == 3073));
   fuzz_flips(file, 500, parse);
 }
-
-}  // namespace ferrite::test

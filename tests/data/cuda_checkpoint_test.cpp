@@ -8,7 +8,9 @@
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/cuda.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 struct Part {
@@ -154,5 +156,3 @@ TEST_CASE("checkpoints on CUDA: not during a capture, and a lost device is repor
   }
   CHECK(manager.latest()->step == 1);
 }
-
-}  // namespace ferrite::test

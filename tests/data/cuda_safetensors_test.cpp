@@ -8,7 +8,9 @@
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/cuda.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 std::vector<float> counting(std::int64_t n) {
@@ -120,5 +122,3 @@ TEST_CASE("safetensors on CUDA: not while a graph is captured") {
   CHECK(contains(loading, "captured"));
   CHECK(dir.count() == 1);
 }
-
-}  // namespace ferrite::test

@@ -10,7 +10,9 @@
 
 #include "ferrite/data/synthetic_digits.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -365,5 +367,3 @@ TEST_CASE("dataloader: more than 100,000 images a second, normalised, in one thr
   CHECK(best > 100000);
 #endif
 }
-
-}  // namespace ferrite::data

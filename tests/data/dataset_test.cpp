@@ -7,7 +7,9 @@
 #include "ferrite/data/image_dataset.h"
 #include "ferrite/data/synthetic_digits.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -151,5 +153,3 @@ TEST_CASE("dataset: images and labels are checked") {
       ImageDataset(images, labels, {"a", "b"}, Compose{ToTensor(), Normalize({0, 0}, {1, 1})}),
       ShapeError);
 }
-
-}  // namespace ferrite::data

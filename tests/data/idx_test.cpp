@@ -2,7 +2,9 @@
 
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::parse_idx;
@@ -109,5 +111,3 @@ TEST_CASE("idx: fuzz") {
   fuzz_flips(kSmall, 5000, parse);
   fuzz_flips(compressed, 5000, parse);
 }
-
-}  // namespace ferrite::test

@@ -8,7 +8,9 @@
 #include "ferrite/data/synthetic_digits.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using test::contains;
@@ -193,5 +195,3 @@ TEST_CASE("image folder: batches are the same with any number of workers, cached
   CHECK_NOTHROW(cached.image(3));
   CHECK_THROWS_AS(cached.image(5), IoError);
 }
-
-}  // namespace ferrite::data

@@ -4,7 +4,9 @@
 
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::inflate_gzip;
@@ -117,5 +119,3 @@ TEST_CASE("inflate_gzip, inflate_zlib: truncated, changed or extended data is re
   CHECK_FALSE(is(inflate_gzip, head + '\x08' + rest + "name", content));
   CHECK_FALSE(is(inflate_gzip, head + '\x04' + rest + "\xff\xff", content));
 }
-
-}  // namespace ferrite::test

@@ -5,7 +5,9 @@
 #include "ferrite/data/image_io.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::ImageMode;
@@ -142,5 +144,3 @@ TEST_CASE("jpeg: fuzz") {
   }
   fuzz_flips(file, 5000, parse);
 }
-
-}  // namespace ferrite::test

@@ -5,7 +5,9 @@
 
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::EMNIST;
@@ -140,5 +142,3 @@ TEST_CASE("mnist: files that do not fit") {
 
 TEST_CASE("mnist: the real MNIST") { check_real<MNIST>("MNIST"); }
 TEST_CASE("mnist: the real Fashion-MNIST") { check_real<FashionMNIST>("Fashion-MNIST"); }
-
-}  // namespace ferrite::test

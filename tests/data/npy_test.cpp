@@ -3,7 +3,9 @@
 #include "ferrite/core/views.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::load_npy;
@@ -207,5 +209,3 @@ TEST_CASE("npy and npz: fuzz") {
     fuzz_flips(*archive, 10000, npz_parser);
   }
 }
-
-}  // namespace ferrite::test

@@ -5,7 +5,9 @@
 #include "ferrite/core/generator.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::ImageMode;
@@ -219,5 +221,3 @@ TEST_CASE("png: fuzz") {
     }
   }
 }
-
-}  // namespace ferrite::test

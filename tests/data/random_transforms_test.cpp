@@ -15,7 +15,9 @@
 #include "ferrite/tests/support/golden.h"
 #include "ferrite/tests/support/hash.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Values = std::vector<std::int64_t>;
@@ -194,5 +196,3 @@ TEST_CASE("augmented batches do not depend on the number of workers") {
   }
   CHECK(runs[0] == runs[1]);
 }
-
-}  // namespace ferrite::data

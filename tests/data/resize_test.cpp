@@ -8,7 +8,9 @@
 #include "ferrite/data/transforms.h"
 #include "ferrite/tests/support/golden.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Values = std::vector<std::int64_t>;
@@ -182,5 +184,3 @@ TEST_CASE("random resized crop: parts of the areas and ratios asked for, scaled"
   CHECK_THROWS_AS(RandomResizedCrop(2, {.ratio = {2, 1}}), ValueError);
   CHECK_THROWS_AS(RandomResizedCrop(2)(empty({1, 4, 0})), ShapeError);
 }
-
-}  // namespace ferrite::data

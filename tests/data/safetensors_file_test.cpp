@@ -9,7 +9,9 @@
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/paths.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::SafetensorsFile;
@@ -366,5 +368,3 @@ TEST_CASE("safetensors file: Python reads our files") {
 {"checksums": )") + (checksums ? "10}\n" : "0}\n"));
   }
 }
-
-}  // namespace ferrite::test

@@ -5,7 +5,9 @@
 #include "ferrite/core/views.h"
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::load_safetensors;
@@ -243,5 +245,3 @@ TEST_CASE("safetensors: fuzz") {
   fuzz_truncations(kSmall, parse);
   fuzz_flips(kSmall, 20000, parse);
 }
-
-}  // namespace ferrite::test

@@ -8,7 +8,9 @@
 
 #include "ferrite/core/generator.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -205,5 +207,3 @@ TEST_CASE("sampler: the chosen indices in a new order every epoch") {
   CHECK(sampler.order(0) != sampler.order(1));
   CHECK(sampler.order(1) == SubsetRandomSampler({3, 14, 15, 92, 65}, 1).order(1));
 }
-
-}  // namespace ferrite::data

@@ -9,7 +9,8 @@
 
 #include "ferrite/core/parallel_for.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
 
 TEST_CASE("synthetic_digits: sample i depends on seed and i alone") {
   const SyntheticDigits few(25, 3), many(500, 3);
@@ -85,5 +86,3 @@ TEST_CASE("synthetic_digits: sizes") {
   CHECK(SyntheticDigits(0).size() == 0);
   CHECK_THROWS_AS(SyntheticDigits(-1), ValueError);
 }
-
-}  // namespace ferrite::data

@@ -7,7 +7,9 @@
 
 #include "ferrite/core/views.h"
 
-namespace ferrite::data {
+using namespace ferrite;
+using namespace ferrite::data;
+
 namespace {
 
 using Values = std::vector<std::int64_t>;
@@ -145,5 +147,3 @@ TEST_CASE("transforms: composed, nested and with lambdas") {
   CHECK(Transform().parts().empty());
   CHECK(Transform(Compose{ToTensor(), Normalize(0, 1)}).pointwise());
 }
-
-}  // namespace ferrite::data

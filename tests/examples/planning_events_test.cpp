@@ -8,7 +8,9 @@
 #include "ferrite/examples/compare_parallel/planning/event_queue.h"
 #include "ferrite/tests/examples/planning_references.h"
 
-namespace ferrite::planning {
+using namespace ferrite;
+using namespace ferrite::planning;
+
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -227,4 +229,3 @@ TEST_CASE("links by name and by figures") {
 }
 
 }  // namespace
-}  // namespace ferrite::planning

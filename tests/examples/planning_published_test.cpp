@@ -11,7 +11,9 @@
 #include "ferrite/examples/compare_parallel/planning/plan.h"
 #include "ferrite/tests/examples/planning_references.h"
 
-namespace ferrite::planning {
+using namespace ferrite;
+using namespace ferrite::planning;
+
 namespace {
 
 /// Parameters and multiply-adds per image (in any unit), from the input to the output.
@@ -158,4 +160,3 @@ TEST_CASE("TensorFlow's benchmarks: a parameter server on the first of up to 8 K
 }
 
 }  // namespace
-}  // namespace ferrite::planning

@@ -11,7 +11,9 @@
 #include "ferrite/parallel/ddp/bucket.h"
 #include "ferrite/tests/examples/planning_references.h"
 
-namespace ferrite::planning {
+using namespace ferrite;
+using namespace ferrite::planning;
+
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -419,4 +421,3 @@ TEST_CASE("plans: throughput, crossover, where devices stop paying") {
 }
 
 }  // namespace
-}  // namespace ferrite::planning

@@ -9,7 +9,9 @@
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/support/cuda.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace parallel;
@@ -45,4 +47,3 @@ TEST_CASE("gloo on CUDA devices, each rank on one of its own") {
 }
 
 }  // namespace
-}  // namespace ferrite::test

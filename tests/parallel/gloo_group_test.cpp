@@ -14,7 +14,9 @@
 #include "ferrite/tests/parallel/collectives.h"
 #include "ferrite/tests/parallel/processes.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace parallel;
@@ -304,4 +306,3 @@ TEST_CASE("gloo: a build without it says so") {
 }
 
 }  // namespace
-}  // namespace ferrite::test

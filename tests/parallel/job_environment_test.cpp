@@ -16,7 +16,9 @@
 #include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
-namespace ferrite::parallel {
+using namespace ferrite;
+using namespace ferrite::parallel;
+
 namespace {
 
 using test::contains;
@@ -239,4 +241,3 @@ TEST_CASE("node lists, addresses and tokens") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel

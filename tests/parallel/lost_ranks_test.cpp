@@ -25,7 +25,9 @@
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/parallel/processes.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace parallel;
@@ -266,4 +268,3 @@ TEST_CASE("a rank that is killed, stopped or cut off is named on all others, in 
 }
 
 }  // namespace
-}  // namespace ferrite::test

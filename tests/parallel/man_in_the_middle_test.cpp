@@ -27,7 +27,9 @@
 #include "ferrite/tests/parallel/redirected_links.h"
 #include "ferrite/tests/parallel/relay.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace parallel;
@@ -355,5 +357,3 @@ TEST_CASE(
     CHECK(job.finish() == "");
   }
 }
-
-}  // namespace ferrite::test

@@ -14,7 +14,9 @@
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
-namespace ferrite::parallel {
+using namespace ferrite;
+using namespace ferrite::parallel;
+
 namespace {
 
 using test::contains;
@@ -285,4 +287,3 @@ TEST_CASE("invalid messages are rejected") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel

@@ -26,7 +26,9 @@
 #include "ferrite/tests/parallel/launcher_environment.h"
 #include "ferrite/tests/parallel/processes.h"
 
-namespace ferrite::parallel {
+using namespace ferrite;
+using namespace ferrite::parallel;
+
 namespace {
 
 using test::contains;
@@ -298,4 +300,3 @@ TEST_CASE("a server that announces a message of gigabytes is lost") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel

@@ -12,7 +12,9 @@
 #include <string>
 #include <thread>
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -154,4 +156,3 @@ TEST_CASE("processes: a rank that is cut off hears nothing, and is not heard") {
 }
 
 }  // namespace
-}  // namespace ferrite::test

@@ -24,7 +24,9 @@
 #include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
-namespace ferrite::parallel {
+using namespace ferrite;
+using namespace ferrite::parallel;
+
 namespace {
 
 using test::contains;
@@ -307,4 +309,3 @@ TEST_CASE("a rank that is lost while others are waited for is named at once") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel

@@ -20,7 +20,9 @@
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/parallel/redirected_links.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using namespace parallel;
@@ -119,5 +121,3 @@ TEST_CASE("links connect despite strangers that occupy their ports") {
   CHECK_FALSE(got.wrong);
   if (!sanitized()) CHECK(took < 3s);
 }
-
-}  // namespace ferrite::test

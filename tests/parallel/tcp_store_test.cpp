@@ -25,7 +25,9 @@
 #include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/tests/parallel/launcher_environment.h"
 
-namespace ferrite::parallel {
+using namespace ferrite;
+using namespace ferrite::parallel;
+
 namespace {
 
 using test::contains;
@@ -444,4 +446,3 @@ TEST_CASE("whatever clients send, the server survives and keeps its data") {
 }
 
 }  // namespace
-}  // namespace ferrite::parallel
