@@ -6,7 +6,8 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/tests/support/message.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
 
 TEST_CASE("dlpack: a tensor that requires a gradient is refused, and detached it is taken") {
   const Tensor leaf = from_vector<float>({1, 2}, {2}).requires_grad_();
@@ -18,5 +19,3 @@ TEST_CASE("dlpack: a tensor that requires a gradient is refused, and detached it
   leaf.requires_grad_(false);
   CHECK(from_dlpack(to_dlpack(leaf)).data_ptr() == leaf.data_ptr());
 }
-
-}  // namespace ferrite::test

@@ -17,7 +17,9 @@
 #include "ferrite/tests/paths.h"
 #include "ferrite/tests/support/message.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 /// What another library would hand over: 2 x 3 of 0 to 5 behind two elements that are not its own.
@@ -185,5 +187,3 @@ TEST_CASE("dlpack: PyTorch's and NumPy's tensors go through, and PyTorch takes o
   }
   CHECK(std::system((python + " tests/core/dlpack_torch.py " + module).c_str()) == 0);
 }
-
-}  // namespace ferrite::test

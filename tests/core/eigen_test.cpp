@@ -4,7 +4,8 @@
 
 #include "ferrite/tests/support/message.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
 
 TEST_CASE("eigen: a map shares a tensor's memory, row-major") {
   const Tensor t = from_vector<float>({1, 2, 3, 4, 5, 6}, {2, 3});
@@ -63,5 +64,3 @@ TEST_CASE("eigen: errors") {
   CHECK(contains(message_of<ShapeError>([&] { eigen_map<float>(from_vector<float>({1}, {1})); }),
                  "expected [rows, cols], got [1]"));
 }
-
-}  // namespace ferrite::test

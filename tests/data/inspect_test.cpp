@@ -15,7 +15,9 @@
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/paths.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -317,5 +319,3 @@ TEST_CASE("inspect: wrong arguments give status 2, and the program itself runs")
   CHECK(status("") == 2);
   CHECK(status("-- -w > /dev/full") == 1);
 }
-
-}  // namespace ferrite::test

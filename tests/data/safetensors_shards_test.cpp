@@ -12,7 +12,9 @@
 
 #include "ferrite/tests/data/files.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using data::SafetensorsShards;
@@ -288,5 +290,3 @@ TEST_CASE("safetensors shards: changed indexes are refused with an IoError and n
   for (std::size_t n = 0; n + 2 < good.size(); ++n) CHECK_FALSE(survives(good.substr(0, n), parse));
   fuzz_flips(good, 3000, parse);
 }
-
-}  // namespace ferrite::test

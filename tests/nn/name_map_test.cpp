@@ -11,7 +11,9 @@
 #include "ferrite/tests/paths.h"
 #include "ferrite/tests/support/message.h"
 
-namespace ferrite::test {
+using namespace ferrite;
+using namespace ferrite::test;
+
 namespace {
 
 using nn::NameMap;
@@ -220,5 +222,3 @@ TEST_CASE("name map: a ResNet of Hugging Face's transformers gives the same logi
             {"resnet.encoder.stages.2.layers.10.layer.2.normalization.running_var"},
             nn::ResNet50())[0] == "layer3.10.bn3.running_var");
 }
-
-}  // namespace ferrite::test

@@ -54,7 +54,9 @@ struct Run {
     scheduler = std::make_unique<optim::WarmupLR>(
         *optimizer,
         std::make_shared<optim::OneCycleLR>(
-            *optimizer, optim::OneCycleLROptions{.max_lr = 0.05, .total_steps = 12}),
+            *optimizer,
+            optim::OneCycleLROptions{
+                .max_lr = 0.05, .total_steps = 12, .cycle_momentum = optimizer->has_momentum()}),
         optim::WarmupLROptions{.warmup_steps = 2});
   }
   StateDict state() const {
@@ -112,6 +114,7 @@ TEST_CASE("momentum is what replays are changed by: the rate stays") {
   for (const auto& [name, make] : test::all_optimizers()) {
     CAPTURE(name);
     Run run(make), same(make);
+    if (!run.optimizer->has_momentum()) continue;
     const Tensor x = ones({4, 5}, {.device = gpu()}), y = zeros({4, 3}, {.device = gpu()});
     nn::GraphedStep step(run.net, [&](const Tensor& a, const Tensor& b) { return run.step(a, b); },
                          {.warmup = 1});
