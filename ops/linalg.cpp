@@ -196,13 +196,36 @@ std::tuple<Tensor, Tensor> slogdet(T x) {
       x);
 }
 
+namespace {
+
+/// The derivatives of determinants, also of singular matrices.
+Tensor cofactors(T x) {
+  const Tensor d = det(x);
+  if (!any(eq(d, 0)).item<bool>()) return mT(inv(x)) * d.unsqueeze(-1).unsqueeze(-1);
+  FERRITE_CHECK(!recording(x), AutogradError, "linalg_det",
+                "the determinant of a singular matrix has no gradient of its gradient here");
+  const auto [u, s, vh] = svd(x);
+  const Tensor others =
+      prod(masked_fill(s.unsqueeze(-2).expand(x.shape()), unit(x).to(kBool), 1), -1);
+  return matmul(u * others.unsqueeze(-2), vh) * (det(u) * det(vh)).unsqueeze(-1).unsqueeze(-1);
+}
+
+}  // namespace
+
 Tensor det(T x) {
   return composite(
       "linalg_det",
       [&] {
         check_matrix(x, "linalg_det", true);
-        const auto [sign, log] = slogdet(x);
-        return sign * exp(log);
+        Tensor out = no_grad([&] {
+          const auto [sign, log] = slogdet(x);
+          return sign * exp(log);
+        });
+        if (recording(x))
+          record(out, "linalg_det", {x}, [x = Saved(x)](T grad, Needs) {
+            return cofactors(x.get()) * grad.unsqueeze(-1).unsqueeze(-1);
+          });
+        return out;
       },
       x);
 }

@@ -280,6 +280,11 @@ TEST_CASE("linalg: singular matrices, ranks and batches") {
   CHECK_THROWS_AS(linalg::cholesky(singular - 3), ValueError);
   CHECK_THROWS_AS(linalg::cholesky(good.to(kFloat16)), DTypeError);
   CHECK(linalg::det(singular).item<double>() == 0);
+  const Tensor pair = stack({singular, good}).set_requires_grad();
+  const Tensor volumes = linalg::det(pair).sum();
+  check_close(autograd::grad({volumes}, {pair}, {}, true)[0],
+              tensor({{{4.0, -2.0}, {-2.0, 1.0}}, {{3.0, -1.0}, {-1.0, 2.0}}}), 1e-5, 1e-6);
+  CHECK_THROWS_AS(autograd::grad({volumes}, {pair}, {}, true, true), AutogradError);
   CHECK(linalg::matrix_rank(singular).item<std::int64_t>() == 1);
   CHECK(linalg::matrix_rank(zeros({2, 3, 4})).shape() == Shape{2});
   check_close(linalg::matrix_power(good, 0), {1, 0, 0, 1}, 0);
