@@ -169,7 +169,7 @@ Tensor inv(T x) {
       "linalg_inv",
       [&] {
         check_matrix(x, "linalg_inv", true);
-        return solved(x, unit(x), "linalg_inv");
+        return solve_matrices(x, unit(x).expand(x.shape()), "linalg_inv");
       },
       x);
 }
@@ -409,16 +409,37 @@ Tensor largest(T s) { return s.size(-1) > 0 ? s.narrow(-1, 0, 1) : s; }
 
 }  // namespace
 
+namespace {
+
+/// Golub and Pereyra, "The differentiation of pseudo-inverses", 1973: also where singular values
+/// are equal or 0, if the rank stays.
+Tensor pinv_gradient(T grad, T x, T p) {
+  const Tensor g = mT(grad), left = matmul(mT(p), matmul(p, g)),
+               right = matmul(g, matmul(p, mT(p)));
+  return left - matmul(left, matmul(p, x)) + right - matmul(x, matmul(p, right)) -
+         matmul(mT(p), matmul(grad, mT(p)));
+}
+
+}  // namespace
+
 Tensor pinv(T x, std::optional<double> rcond) {
   return composite(
       "linalg_pinv",
       [&] {
         check_matrix(x, "linalg_pinv");
-        if (x.numel() == 0) return zeros_like(mT(x));
-        const auto [u, s, vh] = svd(x, false);
-        const Tensor used = gt(s, largest(s) * rcond.value_or(default_tolerance(x)));
-        const Tensor inverse = where(used, 1 / where(used, s, 1), 0);
-        return matmul(mT(vh) * inverse.unsqueeze(-2), mT(u));
+        if (x.numel() == 0) return mT(x).clone();
+        Tensor out = no_grad([&] {
+          const auto [u, s, vh] = svd(x, false);
+          const Tensor used = gt(s, largest(s) * rcond.value_or(default_tolerance(x)));
+          const Tensor inverse = where(used, 1 / where(used, s, 1), 0);
+          return matmul(mT(vh) * inverse.unsqueeze(-2), mT(u));
+        });
+        if (recording(x))
+          record(out, "linalg_pinv", {x},
+                 [x = Saved(x), inverse = Saved::output(out)](T grad, Needs) {
+                   return pinv_gradient(grad, x.get(), inverse.get());
+                 });
+        return out;
       },
       x);
 }
