@@ -139,22 +139,6 @@ Tensor cross(T a, T b, std::optional<int> dim) {
 
 // ---- Distances
 
-Tensor cdist(T a, T b, double p) {
-  if (const auto cast = ops::autocast(CastPolicy::float32, a, b)) {
-    const auto& [x, y] = *cast;
-    return cdist(x, y, p);
-  }
-  return composite(
-      "cdist",
-      [&] {
-        ops::check_floating("cdist", a, b);
-        FERRITE_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), ShapeError, "cdist",
-                      "expected rows of one length, got {} and {}", a.shape(), b.shape());
-        return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1);
-      },
-      a, b);
-}
-
 Tensor pairwise_distance(T a, T b, double p, double eps, bool keepdim) {
   if (const auto cast = ops::autocast(CastPolicy::float32, a, b)) {
     const auto& [x, y] = *cast;

@@ -50,7 +50,9 @@ Tensor cross(const Tensor& a, const Tensor& b, std::optional<int> dim = {});
 
 // Distances of rows, of floating types (DTypeError), by norm().
 /// The p-norms of the differences between all rows of a [..., m, k] and of b [..., n, k]: [..., m,
-/// n]. The differences themselves, [..., m, n, k], are in memory meanwhile.
+/// n]. For p = 2 and more than 25 rows they come from a product of matrices, as PyTorch's do, so
+/// that of rows far from 0 and close to each other few digits are right. Differences are in memory
+/// in blocks of some MiB, except for gradients of gradients.
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 /// norm(a - b + eps) along the last dimension.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6,

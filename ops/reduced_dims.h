@@ -51,4 +51,8 @@ inline Tensor converted(const Tensor& t, DType dtype) {
   return t.dtype() == dtype ? t : no_grad([&] { return t.to(dtype); });
 }
 
+/// The gradient of x for `grad`, that of n = norm(x, p); these two have the dimensions of x, those
+/// reduced being 1. Differentiable.
+Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, double p);
+
 }  // namespace ferrite::ops

@@ -102,13 +102,14 @@ Tensor signed_power(const Tensor& x, double p) {
   return where(eq(x, 0), 0, sign(x) * pow(where(eq(x, 0), 1, size), p - 1));
 }
 
-Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, const Shape& kept,
-                     double p) {
+}  // namespace
+
+Tensor ops::norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, double p) {
   if (p == 0) return x * 0;
   if (std::isinf(p)) {
     const Tensor shares = no_grad([&] {
       const Tensor is_it = logical_or(eq(abs(x), n), isnan(x));
-      return is_it.to(x.dtype()) / sum_to(is_it.to(kFloat32), kept).to(x.dtype());
+      return is_it.to(x.dtype()) / sum_to(is_it.to(kFloat32), n.shape()).to(x.dtype());
     });
     return sign(x) * shares * grad;
   }
@@ -116,8 +117,6 @@ Tensor norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, const
   const Tensor scale = p == 1 ? grad : grad / (p == 2 ? safe : pow(safe, p - 1));
   return signed_power(x, p) * where(eq(n, 0), 0, scale);
 }
-
-}  // namespace
 
 Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
   if (const auto cast = ops::autocast(AutocastOp::norm, t)) return norm(*cast, p, dims, keepdim);
@@ -133,7 +132,7 @@ Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
     record(out, "norm", {t},
            [x = Saved(t), out = Saved::output(out), kept = reduced.kept, p](const Tensor& grad,
                                                                             Needs) {
-             return norm_gradient(grad.reshape(kept), x.get(), out.get().reshape(kept), kept, p);
+             return ops::norm_gradient(grad.reshape(kept), x.get(), out.get().reshape(kept), p);
            });
   return out;
 }
@@ -305,6 +304,7 @@ Tensor diff(const Tensor& t, std::int64_t n, int dim, const Tensor& prepend, con
         FERRITE_CHECK(n >= 0, ValueError, "diff", "expected n of 0 or more, got {}", n);
         FERRITE_CHECK(t.dim() > 0, ShapeError, "diff", "expected 1 dimension or more, got none");
         const int d = normalize_dim(dim, t.dim(), "diff");
+        if (n == 0) return t;  // without the ends, as in PyTorch
         std::vector<Tensor> parts;
         for (const Tensor& part : {prepend, t, append})
           if (part.defined()) parts.push_back(part);
