@@ -1,11 +1,13 @@
 // Activations of pieces, those related to elu, and those made of other operations.
 #include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/unary.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/unary.h"
@@ -97,10 +99,26 @@ Tensor softshrink(const Tensor& x, double lambda) {
   return shrink_kind(UnaryOp::softshrink, lambda)(x, "softshrink");
 }
 
+namespace {
+
+/// threshold() of integers, which stay integers, as do the numbers beside them.
+Tensor integer_threshold(const Tensor& x, double threshold, double value) {
+  const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
+  return where(gt(x, whole(threshold)), x, full_like(x, whole(value)));
+}
+
+}  // namespace
+
 Tensor threshold(const Tensor& x, double threshold, double value) {
+  if (x.defined() && is_integral(x.dtype()) && x.dtype() != kBool)
+    return ops::composite(
+        "threshold", [&] { return integer_threshold(x, threshold, value); }, x);
   return threshold_kind(threshold, value)(x, "threshold");
 }
 const Tensor& threshold_(const Tensor& self, double threshold, double value) {
+  if (self.defined() && is_integral(self.dtype()) && self.dtype() != kBool)
+    return ops::composite_("threshold_", self,
+                           [&](const Tensor& x) { return integer_threshold(x, threshold, value); });
   return threshold_kind(threshold, value).inplace(self, "threshold_");
 }
 
@@ -136,15 +154,23 @@ void check_floating(const Tensor& x, const char* op) {
 }  // namespace
 
 Tensor tanhshrink(const Tensor& x) {
-  const profiler::OpRange range("tanhshrink", x);
-  check_floating(x, "tanhshrink");
-  return x - tanh(x);
+  return ops::composite(
+      "tanhshrink",
+      [&] {
+        return ops::computed_in(
+            ops::floating_type(x.dtype()), [](const Tensor& x) { return x - tanh(x); }, x);
+      },
+      x);
 }
 
 Tensor softsign(const Tensor& x) {
-  const profiler::OpRange range("softsign", x);
-  check_floating(x, "softsign");
-  return x / (abs(x) + 1);
+  return ops::composite(
+      "softsign",
+      [&] {
+        return ops::computed_in(
+            ops::floating_type(x.dtype()), [](const Tensor& x) { return x / (abs(x) + 1); }, x);
+      },
+      x);
 }
 
 Tensor glu(const Tensor& x, int dim) {
@@ -178,7 +204,16 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   Shape shape = Shape::filled(x.dim(), 1);
   if (x.dim() > 1) shape[1] = weight.numel();
   const Tensor slope = weight.reshape(x.dim() > 0 ? shape : Shape());
-  return where(gt(x, 0), x, x * slope);
+  Tensor out = no_grad([&] { return where(gt(x, 0), x, x * slope); });
+  if (autograd::recording(x, slope))
+    autograd::record(out, op, {x, slope},
+                     [x = ops::Saved(x), slope = ops::Saved(slope), like = ops::Like(slope)](
+                         const Tensor& grad, ops::Needs needs) -> autograd::Gradients {
+                       const Tensor in = x.get(), above = gt(in, 0);
+                       return {needs[0] ? where(above, grad, grad * slope.get()) : Tensor(),
+                               needs[1] ? like.reduce(where(above, 0, grad * in)) : Tensor()};
+                     });
+  return out;
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Generator* generator) {

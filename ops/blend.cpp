@@ -38,9 +38,6 @@ Operands floating_operands(BinaryOp op, T a, T b, const char* name) {
   return o;
 }
 
-/// `t` in `dtype`, without a copy where it has it.
-Tensor in(T t, DType dtype) { return t.dtype() == dtype ? t : t.to(dtype); }
-
 void check_one_dtype(T a, T b, const char* op) {
   FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,
                 "expected tensors of one dtype, got {} and {}; convert one with to(dtype)",
@@ -81,21 +78,42 @@ Tensor copysign(T a, T b) {
         });
   return o.out;
 }
-Tensor copysign(T a, Scalar b) { return copysign(a, tensor(b)); }
+
+Tensor copysign(T a, Scalar b) {
+  ops::check_defined(a, "copysign");
+  const DType dtype = ops::floating_type(ops::result_type(a, b));
+  return copysign(a, full({}, std::copysign(1.0, b.to<double>()), {.dtype = dtype}));
+}
 
 namespace {
 
 /// log_base(base^a + base^b), from the larger of the two.
 template <class Power, class Log>
-Tensor log_of_sum(const char* op, T a, T b, Power power, Log log) {
+Tensor log_of_sum(const char* op, T a, T b, Power power, Log log_of_one_more) {
+  // How much larger; infinities of one sign would differ by NaN.
+  const auto gap = [](T x, T y) { return where(eq(x, y), 0, x - y); };
+  const auto function = [=](T x, T y) {
+    Tensor out = no_grad(
+        [&] { return maximum(x, y) + log_of_one_more(power(gap(minimum(x, y), maximum(x, y)))); });
+    if (recording(x, y))
+      record(out, op, {x, y},
+             [=, a = Saved(x), b = Saved(y), la = Like(x), lb = Like(y)](T grad,
+                                                                         Needs needs) -> Gradients {
+               const Tensor x = a.get(), y = b.get();
+               return {needs[0] ? la.reduce(grad / (power(gap(y, x)) + 1)) : Tensor(),
+                       needs[1] ? lb.reduce(grad / (power(gap(x, y)) + 1)) : Tensor()};
+             });
+    return out;
+  };
   return composite(
       op,
       [&] {
-        ops::check_floating(op, a, b);
-        const Tensor top = no_grad([&] { return maximum(a, b); });
-        // Infinities of one sign would differ by NaN.
-        const Tensor base = where(isfinite(top), top, 0);
-        return log(power(a - base) + power(b - base)) + base;
+        ops::check_same_device(a, b, op);
+        const DType dtype = ops::result_type(a, b);
+        FERRITE_CHECK(is_floating(dtype), DTypeError, op,
+                      "expected a floating type, got {} and {}; convert one with to(kFloat32)",
+                      a.dtype(), b.dtype());
+        return ops::computed_in(dtype, function, a, b);
       },
       a, b);
 }
@@ -104,35 +122,66 @@ Tensor log_of_sum(const char* op, T a, T b, Power power, Log log) {
 
 Tensor logaddexp(T a, T b) {
   return log_of_sum(
-      "logaddexp", a, b, [](T x) { return exp(x); }, [](T x) { return log(x); });
+      "logaddexp", a, b, [](T x) { return exp(x); }, [](T x) { return log1p(x); });
 }
 Tensor logaddexp2(T a, T b) {
   return log_of_sum(
-      "logaddexp2", a, b, [](T x) { return exp2(x); }, [](T x) { return log2(x); });
+      "logaddexp2", a, b, [](T x) { return exp2(x); },
+      [](T x) { return log1p(x) * std::numbers::log2e; });
 }
 
 namespace {
 
 Tensor product_with_log(T a, T b) {
-  // Where a is 0 the logarithm must not be infinite, and its gradient not NaN.
-  const Tensor zero = logical_and(eq(a, 0), logical_not(isnan(b)));
-  return a * log(where(zero, 1, b));
+  Tensor out = no_grad([&] {
+    const Tensor zero = logical_and(eq(a, 0), logical_not(isnan(b)));
+    return a * log(where(zero, 1, b));
+  });
+  if (recording(a, b))
+    record(
+        out, "xlogy", {a, b},
+        [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](T grad, Needs needs) -> Gradients {
+          const Tensor x = a.get(), y = b.get();
+          // As PyTorch's: 0 where the gradient is 0, whatever the logarithm.
+          const auto slope = [&] {
+            const Tensor none = logical_and(eq(x, 0), le(y, 0));
+            return where(none, 0, product_with_log(grad, where(none, 1, y)));
+          };
+          return {needs[0] ? la.reduce(slope()) : Tensor(),
+                  needs[1] ? lb.reduce(grad * x / y) : Tensor()};
+        });
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+Tensor xlogy_in(DType dtype, T a, T b) {
+  return composite(
+      "xlogy",
+      [&] {
+        ops::check_same_device(a, b, "xlogy");
+        return ops::computed_in(dtype, product_with_log, a, b);
+      },
+      a, b);
 }
 
 }  // namespace
 
 Tensor xlogy(T a, T b) {
-  return composite(
-      "xlogy",
-      [&] {
-        ops::check_same_device(a, b, "xlogy");
-        const DType dtype = ops::floating_type(ops::result_type(a, b));
-        return product_with_log(in(a, dtype), in(b, dtype));
-      },
-      a, b);
+  ops::check_same_device(a, b, "xlogy");
+  return xlogy_in(ops::floating_type(ops::result_type(a, b)), a, b);
 }
-Tensor xlogy(T a, Scalar b) { return xlogy(a, tensor(b)); }
-Tensor xlogy(Scalar a, T b) { return xlogy(tensor(a), b); }
+// Numbers have every digit, and do not decide the dtype.
+Tensor xlogy(T a, Scalar b) {
+  ops::check_defined(a, "xlogy");
+  return xlogy_in(ops::floating_type(ops::result_type(a, b)), a, full({}, b, {.dtype = kFloat64}));
+}
+Tensor xlogy(Scalar a, T b) {
+  ops::check_defined(b, "xlogy");
+  return xlogy_in(ops::floating_type(ops::result_type(b, a)), full({}, a, {.dtype = kFloat64}), b);
+}
 
 Tensor heaviside(T x, T values) {
   return composite(
@@ -141,8 +190,7 @@ Tensor heaviside(T x, T values) {
         ops::check_same_device(x, values, "heaviside");
         check_one_dtype(x, values, "heaviside");
         const NoGradGuard guard;
-        const Tensor above = gt(x, 0).to(x.dtype());
-        return where(eq(x, 0), values, where(isnan(x), 0, above));
+        return where(eq(x, 0), values, gt(x, 0).to(x.dtype()));
       },
       x, values);
 }
@@ -152,29 +200,67 @@ Tensor heaviside(T x, T values) {
 namespace {
 
 /// From the end that is nearer, so that a weight of 1 gives it exactly.
-template <class W>
-Tensor blend(T start, T end, const W& weight, const char* op) {
-  check_one_dtype(start, end, op);
-  ops::check_floating(op, start, end);
-  const Tensor way = end - start;
-  if constexpr (std::is_same_v<W, Tensor>) {
-    check_one_dtype(start, weight, op);
-    return where(lt(abs(weight), 0.5), start + weight * way, end - way * (1 - weight));
-  } else {
-    const double w = weight.template to<double>();
-    return std::abs(w) < 0.5 ? start + way * w : end - way * (1 - w);
-  }
+Tensor between(T x, T y, T weight) {
+  Tensor out = no_grad([&] {
+    const Tensor way = y - x;
+    return where(lt(abs(weight), 0.5), x + weight * way, y - way * (1 - weight));
+  });
+  if (recording(x, y, weight))
+    record(out, "lerp", {x, y, weight},
+           [a = Saved(x), b = Saved(y), w = Saved(weight), la = Like(x), lb = Like(y),
+            lw = Like(weight)](T grad, Needs needs) -> Gradients {
+             return {needs[0] ? la.reduce(grad * (1 - w.get())) : Tensor(),
+                     needs[1] ? lb.reduce(grad * w.get()) : Tensor(),
+                     needs[2] ? lw.reduce(grad * (b.get() - a.get())) : Tensor()};
+           });
+  return out;
 }
 
-Tensor add_product(T x, T a, T b, Scalar value) {
-  return add(x, value.to<double>() == 1 ? a * b : a * b * value);
+Tensor between(T x, T y, double weight) {
+  Tensor out = no_grad([&] {
+    const Tensor way = y - x;
+    return std::abs(weight) < 0.5 ? x + way * weight : y - way * (1 - weight);
+  });
+  if (recording(x, y))
+    record(out, "lerp", {x, y},
+           [weight, la = Like(x), lb = Like(y)](T grad, Needs needs) -> Gradients {
+             return {needs[0] ? la.reduce(grad * (1 - weight)) : Tensor(),
+                     needs[1] ? lb.reduce(grad * weight) : Tensor()};
+           });
+  return out;
+}
+
+Tensor blend(T start, T end, T weight, const char* op) {
+  check_one_dtype(start, end, op);
+  check_one_dtype(start, weight, op);
+  ops::check_floating(op, start, end);
+  ops::check_same_device(start, weight, op);
+  return ops::computed_in(
+      start.dtype(), [](T x, T y, T w) { return between(x, y, w); }, start, end, weight);
+}
+Tensor blend(T start, T end, Scalar weight, const char* op) {
+  check_one_dtype(start, end, op);
+  ops::check_floating(op, start, end);
+  return ops::computed_in(
+      start.dtype(), [&](T x, T y) { return between(x, y, weight.to<double>()); }, start, end);
+}
+
+Tensor add_product(T x, T a, T b, Scalar value, const char* op) {
+  const DType dtype = ops::result_type({x, a, b});
+  FERRITE_CHECK(dtype != kBool, DTypeError, op, "does not work on bool; convert with to(dtype)");
+  FERRITE_CHECK(is_floating(dtype) || !value.is_floating(), DTypeError, op,
+                "expected an integer as factor of integers, got {}", value.to<double>());
+  return ops::computed_in(
+      dtype, [&](T x, T a, T b) { return x + (value.to<double>() == 1 ? a * b : a * b * value); },
+      x, a, b);
 }
 
 Tensor add_quotient(T x, T a, T b, Scalar value, const char* op) {
   FERRITE_CHECK(is_floating(ops::result_type(a, b)), DTypeError, op,
                 "integers are not divided: got {} and {}; convert one with to(kFloat32)", a.dtype(),
                 b.dtype());
-  return add(x, a / b * value);
+  return ops::computed_in(
+      ops::result_type({x, a, b}), [&](T x, T a, T b) { return x + a * value / b; }, x, a, b);
 }
 
 }  // namespace
@@ -202,11 +288,11 @@ Tensor addcmul(T x, T a, T b, Scalar value) {
     return addcmul(to, left, right, value);
   }
   return composite(
-      "addcmul", [&] { return add_product(x, a, b, value); }, x, a, b);
+      "addcmul", [&] { return add_product(x, a, b, value, "addcmul"); }, x, a, b);
 }
 const Tensor& addcmul_(T self, T a, T b, Scalar value) {
   return composite_(
-      "addcmul_", self, [&](T x) { return add_product(x, a, b, value); }, a, b);
+      "addcmul_", self, [&](T x) { return add_product(x, a, b, value, "addcmul_"); }, a, b);
 }
 Tensor addcdiv(T x, T a, T b, Scalar value) {
   if (const auto cast = ops::autocast(CastPolicy::promote, x, a, b)) {

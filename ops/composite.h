@@ -7,6 +7,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/defined.h"
+#include "ferrite/ops/promotion.h"
 #include "ferrite/ops/renamed.h"
 
 namespace ferrite::ops {
@@ -31,7 +32,7 @@ const Tensor& composite_(const char* op, const Tensor& self, F&& f, const Tensor
       [&] {
         autograd::check_inplace(self, op);
         const Tensor result = f(autograd::recording(self, others...) ? self.clone() : self);
-        FERRITE_CHECK(result.dtype() == self.dtype(), DTypeError, op,
+        FERRITE_CHECK(can_store(result.dtype(), self.dtype()), DTypeError, op,
                       "the result is {}, which cannot be stored in place in {}", result.dtype(),
                       self.dtype());
         FERRITE_CHECK(result.shape() == self.shape(), ShapeError, op,
@@ -41,6 +42,15 @@ const Tensor& composite_(const char* op, const Tensor& self, F&& f, const Tensor
       },
       self, others...);
   return self;
+}
+
+/// f(tensors...) of tensors in `dtype`. Of 16 bits they are float32 meanwhile, and the result is
+/// rounded once.
+template <class F, class... Tensors>
+Tensor computed_in(DType dtype, F&& f, const Tensors&... tensors) {
+  const bool half = is_floating(dtype) && itemsize(dtype) == 2;
+  const DType wide = half ? kFloat32 : dtype;
+  return f((tensors.dtype() == wide ? tensors : tensors.to(wide))...).to(dtype);
 }
 
 }  // namespace ferrite::ops

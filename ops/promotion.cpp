@@ -22,6 +22,16 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return promote(a.dtype(), b.dtype());
 }
 
+DType result_type(std::span<const Tensor> tensors) {
+  std::optional<DType> with_dims, without;
+  for (const Tensor& t : tensors) {
+    std::optional<DType>& known = t.dim() > 0 ? with_dims : without;
+    known = known ? promote(*known, t.dtype()) : t.dtype();
+  }
+  if (!with_dims || !without) return with_dims ? *with_dims : without.value();
+  return category(*with_dims) >= category(*without) ? *with_dims : promote(*with_dims, *without);
+}
+
 DType result_type(const Tensor& a, Scalar b) {
   switch (b.kind()) {
     case Scalar::Kind::floating:

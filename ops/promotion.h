@@ -1,6 +1,9 @@
 // Preparation of two operands for arithmetic: PyTorch's type promotion, and broadcasting.
 #pragma once
 
+#include <initializer_list>
+#include <span>
+
 #include "ferrite/core/tensor.h"
 #include "ferrite/kernels/elementwise.h"
 
@@ -10,6 +13,11 @@ namespace ferrite::ops {
 /// matters if its category (bool, integer, float) is higher.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, Scalar b);
+/// Of several at once, which pairs in turn would not give: their numbers of dimensions count.
+DType result_type(std::span<const Tensor> tensors);
+inline DType result_type(std::initializer_list<Tensor> tensors) {
+  return result_type(std::span(tensors.begin(), tensors.size()));
+}
 /// `dtype`, or the default for integers and bool: the type in which true division and exp compute.
 inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : get_default_dtype(); }
 

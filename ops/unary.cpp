@@ -249,12 +249,25 @@ Tensor fraction(T x) {
   return x - trunc(x);
 }
 
-Tensor log_odds(T input, std::optional<double> eps) {
+/// Outside of [eps, 1 - eps] the slope is 0; without an eps it is NaN outside of [0, 1].
+Tensor log_odds(T x, std::optional<double> eps) {
+  Tensor out = no_grad([&] {
+    const Tensor held = eps ? clamp(x, *eps, 1 - *eps) : x;
+    return log(held) - log1p(neg(held));
+  });
+  if (autograd::recording(x))
+    autograd::record(out, "logit", {x}, [x = ops::Saved(x), eps](T grad, ops::Needs) {
+      const Tensor p = x.get(), low = lt(p, eps.value_or(0)), high = gt(p, 1 - eps.value_or(0));
+      return where(logical_or(low, high), eps ? 0 : std::nan(""), grad / (p * (1 - p)));
+    });
+  return out;
+}
+
+Tensor checked_log_odds(T x, std::optional<double> eps) {
   FERRITE_CHECK(!eps || (*eps >= 0 && *eps <= 0.5), ValueError, "logit",
                 "expected an eps from 0 to 0.5, got {}", *eps);
-  Tensor x = floating(input);
-  if (eps) x = clamp(x, *eps, 1 - *eps);
-  return log(x) - log1p(neg(x));
+  return ops::computed_in(
+      ops::floating_type(x.dtype()), [&](T p) { return log_odds(p, eps); }, x);
 }
 
 /// The largest finite number of a floating type.
@@ -296,10 +309,10 @@ const Tensor& frac_(T self) { return composite_("frac_", self, fraction); }
 
 Tensor logit(T x, std::optional<double> eps) {
   return composite(
-      "logit", [&] { return log_odds(x, eps); }, x);
+      "logit", [&] { return checked_log_odds(x, eps); }, x);
 }
 const Tensor& logit_(T self, std::optional<double> eps) {
-  return composite_("logit_", self, [&](T x) { return log_odds(x, eps); });
+  return composite_("logit_", self, [&](T x) { return checked_log_odds(x, eps); });
 }
 
 Tensor nan_to_num(T x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
@@ -326,22 +339,26 @@ Tensor logsigmoid(T input) {
       input);
 }
 
-Tensor sinc(T input) {
+namespace {
+
+Tensor sine_over_angle(T x) {
+  Tensor out = no_grad([&] {
+    const Tensor at = x * std::numbers::pi;
+    return where(eq(x, 0), 1, sin(at) / at);
+  });
+  if (autograd::recording(x))
+    autograd::record(out, "sinc", {x}, [x = ops::Saved(x)](T grad, ops::Needs) {
+      return sinc_gradient(grad, x.get());
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor sinc(T x) {
   return composite(
-      "sinc",
-      [&] {
-        const Tensor x = floating(input);
-        Tensor out = no_grad([&] {
-          const Tensor at = x * std::numbers::pi;
-          return where(eq(x, 0), 1, sin(at) / at);
-        });
-        if (autograd::recording(x))
-          autograd::record(out, "sinc", {x}, [x = ops::Saved(x)](T grad, ops::Needs) {
-            return sinc_gradient(grad, x.get());
-          });
-        return out;
-      },
-      input);
+      "sinc", [&] { return ops::computed_in(ops::floating_type(x.dtype()), sine_over_angle, x); },
+      x);
 }
 const Tensor& sinc_(T self) { return composite_("sinc_", self, sinc); }
 
