@@ -141,7 +141,8 @@ Tensor dstack(Tensors tensors) {
 Tensor block_diag(Tensors tensors) {
   return of_list("block_diag", tensors, [&] {
     std::int64_t columns = 0, before = 0;
-    const auto blocks = mapped(tensors, atleast_2d);
+    const DType dtype = ops::result_type(tensors);
+    const auto blocks = mapped(tensors, [&](T t) { return atleast_2d(t).to(dtype); });
     for (T b : blocks) {
       FERRITE_CHECK(b.dim() == 2, ShapeError, "block_diag", "expected 2 dimensions at most, got {}",
                     b.shape());
@@ -201,6 +202,7 @@ Tensor combinations(T x, int r, bool with_replacement) {
         FERRITE_CHECK(x.dim() == 1, ShapeError, "combinations", "expected a vector, got {}",
                       x.shape());
         FERRITE_CHECK(r >= 0, ValueError, "combinations", "expected r of 0 or more, got {}", r);
+        if (r == 0) return empty({0}, {.dtype = x.dtype(), .device = x.device()});
         // Counted on the host: they depend on sizes alone.
         std::vector<std::int64_t> at, places(static_cast<std::size_t>(r));
         const std::int64_t n = x.numel();

@@ -214,7 +214,8 @@ Tensor masked(T x, T mask, T source, const char* op) {
                 mask.describe());
   ops::check_same_device(x, mask, op);
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), op);
-  if (shape.numel() == 0) return x.expand(shape).clone();
+  if (shape.numel() == 0)
+    return where(mask, source.reshape({-1}).slice(0, 0, 0).reshape(shape), x.expand(shape));
   FERRITE_CHECK(source.numel() > 0, ValueError, op, "the source of {} has no elements",
                 source.shape());
   const Tensor places = no_grad([&] {
@@ -273,6 +274,11 @@ Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
 Tensor searchsorted(T sorted, Scalar value, const SearchOptions& options) {
   ops::check_defined(sorted, "searchsorted");
   const TensorOptions like{.dtype = sorted.dtype(), .device = sorted.device()};
+  const double v = value.to<double>();
+  if (!is_floating(sorted.dtype()) && std::isfinite(v) && v != std::floor(v))
+    // Between two integers: behind all that are not above the lower one.
+    return searchsorted(sorted, full({}, std::floor(v), like),
+                        {.out_int32 = options.out_int32, .right = true});
   return searchsorted(sorted, full({}, value, like), options);
 }
 Tensor bucketize(T values, T boundaries, const SearchOptions& options) {
@@ -314,7 +320,7 @@ Tensor as_rows(T x, std::optional<int> dim, const char* op) {
   if (!dim) return x.reshape({x.numel(), 1});
   const int d = normalize_dim(*dim, x.dim(), op);
   FERRITE_CHECK(x.dim() > 0, ShapeError, op, "a tensor of no dimensions has no slices");
-  const Tensor first = x.transpose(0, d);
+  const Tensor first = movedim(x, d, 0);
   const std::int64_t n = x.size(d);
   return first.reshape({n, n == 0 ? 0 : x.numel() / n});
 }

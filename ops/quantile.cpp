@@ -251,8 +251,9 @@ Tensor histc(T t, std::int64_t bins, double min, double max) {
         const Tensor inside = logical_and(ge(x, low), le(x, high));
         const Tensor place = floor((x - low) * static_cast<double>(bins) / (high - low));
         // Others, NaN among them, are counted in a bin that is cut off.
-        const Tensor bin = where(inside, clamp(place, 0, static_cast<double>(bins - 1)),
-                                 static_cast<double>(bins));
+        const Tensor bin =
+            where(logical_and(inside, ge(place, 0)), clamp(place, 0, static_cast<double>(bins - 1)),
+                  static_cast<double>(bins));
         const Tensor counts = zeros({bins + 1}, {.dtype = kInt64, .device = t.device()});
         const Tensor ids = bin.to(kInt64);
         return scatter_add(counts, 0, ids, ones_like(ids)).narrow(0, 0, bins).to(t.dtype());
@@ -281,9 +282,9 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
                         least);
           size = std::max(size, max(ids).item<std::int64_t>() + 1);
         }
-        const Tensor each = !weights.defined()             ? ones_like(ids)
-                            : is_floating(weights.dtype()) ? weights
-                                                           : weights.to(kFloat64);
+        const Tensor each = !weights.defined()            ? ones_like(ids)
+                            : weights.dtype() == kFloat32 ? weights
+                                                          : weights.to(kFloat64);
         const Tensor none = zeros({size}, {.dtype = each.dtype(), .device = t.device()});
         return scatter_add(none, 0, ids, each);
       },
