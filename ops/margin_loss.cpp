@@ -20,9 +20,6 @@ using ops::composed_loss;
 
 namespace {
 
-/// max(0, x), with PyTorch's gradient of 1 at 0, where pairs begin that are alike.
-Tensor hinge(const Tensor& x) { return where(ge(x, 0), x, 0); }
-
 /// log(sigmoid(x)), without overflow.
 Tensor log_sigmoid(const Tensor& x) { return neg(softplus(neg(x), 1, 50)); }
 
@@ -74,7 +71,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
 Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
                             const HingeEmbeddingLossOptions& o) {
   const auto elements = [&](const Tensor& x, const Tensor& y) {
-    return where(ne(y, 1), hinge(o.margin - x), 0) + where(ne(y, -1), x, 0);
+    return where(ne(y, 1), relu(o.margin - x), 0) + where(ne(y, -1), x, 0);
   };
   return composed_loss("hinge_embedding_loss", o.reduction, elements, input, target);
 }
@@ -95,7 +92,7 @@ Tensor margin_ranking_loss(const Tensor& input1, const Tensor& input2, const Ten
     FERRITE_CHECK(a.dim() == b.dim() && a.dim() == y.dim(), ShapeError, op,
                   "expected inputs and a target of as many dimensions, got {}, {} and {}",
                   a.describe(), b.describe(), y.describe());
-    return hinge(y * (b - a) + o.margin);
+    return relu(y * (b - a) + o.margin);
   };
   return composed_loss(op, o.reduction, elements, input1, input2, target);
 }
@@ -112,7 +109,7 @@ Tensor cosine_embedding_loss(const Tensor& input1, const Tensor& input2, const T
     const auto product = [](const Tensor& u, const Tensor& v) { return sum(u * v, {-1}); };
     const Tensor cosine =
         product(a, b) / sqrt((product(a, a) + kEpsilon) * (product(b, b) + kEpsilon));
-    return where(eq(y, 1), 1 - cosine, 0) + where(eq(y, -1), hinge(cosine - o.margin), 0);
+    return where(eq(y, 1), 1 - cosine, 0) + where(eq(y, -1), relu(cosine - o.margin), 0);
   };
   return composed_loss(op, o.reduction, elements, input1, input2, target);
 }
@@ -139,7 +136,7 @@ Tensor triplet_loss(const char* op, const Tensor& anchor, const Tensor& positive
                   p.describe(), n.describe());
     Tensor far = d(a, n);
     if (swap) far = minimum(far, d(p, n));
-    return hinge(d(a, p) - far + margin);
+    return relu(d(a, p) - far + margin);
   };
   return composed_loss(op, reduction, elements, anchor, positive, negative);
 }

@@ -90,14 +90,14 @@ void add_activations(std::vector<Op>& table) {
   add("hardsigmoid", Takes::any, [](T x) { return hardsigmoid(x); });
   add("hardswish", Takes::any, [](T x) { return hardswish(x); });
   add("mish", Takes::any, [](T x) { return mish(x); });
-  add("tanhshrink", Takes::floating, [](T x) { return tanhshrink(x); });
-  add("softsign", Takes::floating, [](T x) { return softsign(x); });
+  add("tanhshrink", Takes::any, [](T x) { return tanhshrink(x); });
+  add("softsign", Takes::any, [](T x) { return softsign(x); });
   add("rrelu", Takes::floating, [](T x) { return rrelu(x); });
   add("rrelu", Takes::floating, [](T x) { return rrelu(x, 0.1, 0.4, true); });
   add("rrelu_", Takes::floating, [](T x) { return rrelu_(x, 0.1, 0.4, true); });
   add("celu_", Takes::floating, [](T x) { return celu_(x, 0.7); });
   add("selu_", Takes::floating, [](T x) { return selu_(x); });
-  add("threshold_", Takes::floating, [](T x) { return threshold_(x, 0.3, 2); });
+  add("threshold_", Takes::numeric, [](T x) { return threshold_(x, 0.3, 2); });
   add("alpha_dropout", Takes::floating, [](T x) { return alpha_dropout(x, 0.4, true); });
   add("clamp", Takes::any, [](T x) { return clamp(x, -1, 1); });
   add("clamp", Takes::any, [](T x) { return clamp_min(x, 0); });

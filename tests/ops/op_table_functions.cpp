@@ -36,7 +36,7 @@ void add_blends(std::vector<Op>& table) {
   add("lerp", [](T a, T b) { return lerp(a, b, 0.3); });
   add("lerp_", {x, row, x}, [](C c) { return lerp_(c[0], c[1], c[2]); });
   add("lerp_", [](T a, T b) { return lerp_(a, b, 0.7); });
-  add("addcmul", any, {x, row, x}, [](C c) { return addcmul(c[0], c[1], c[2], 2); });
+  add("addcmul", numeric, {x, row, x}, [](C c) { return addcmul(c[0], c[1], c[2], 2); });
   add("addcmul_", numeric, {x, row, x}, [](C c) { return addcmul_(c[0], c[1], c[2], 2); });
   add("addcdiv", {x, x, row}, [](C c) { return addcdiv(c[0], c[1], c[2], 0.5); });
   add("addcdiv_", {x, x, row}, [](C c) { return addcdiv_(c[0], c[1], c[2], 0.5); });

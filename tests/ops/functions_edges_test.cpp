@@ -1,0 +1,181 @@
+// Functions made of others where random comparisons with PyTorch found differences: the dtypes of
+// mixed operands, 16-bit accuracy, gradients at edges, batches as large as their matrices.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
+#include "ferrite/ops/blend.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/linalg.h"
+#include "ferrite/ops/margin_loss.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/place.h"
+#include "ferrite/ops/products.h"
+#include "ferrite/ops/quantile.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
+
+using namespace ferrite;
+using namespace ferrite::test;
+
+namespace {
+
+using T = const Tensor&;
+
+/// The gradient of sum(f(x)).
+template <class F>
+Tensor slope(F&& f, T x) {
+  const Tensor leaf = x.detach().clone().set_requires_grad();
+  sum(f(leaf)).backward();
+  return leaf.grad();
+}
+
+/// i sin(i), scaled, in rows.
+Tensor wave(const Shape& shape, double step) {
+  std::vector<double> v;
+  for (std::int64_t i = 0; i < shape.numel(); ++i)
+    v.push_back(std::sin(step * static_cast<double>(i) + 0.4));
+  return from_vector(v, shape);
+}
+
+}  // namespace
+
+TEST_CASE("of three operands those with dimensions decide the dtype") {
+  const Tensor half = ones({2}).to(kFloat16), whole = ones({2}).to(kInt64);
+  const Tensor number = full({}, 2, {.dtype = kFloat64});
+  CHECK(addcmul(half, whole, number).dtype() == kFloat16);
+  CHECK(addcdiv(half, half, number).dtype() == kFloat16);
+  CHECK(block_diag(std::vector<Tensor>{half, whole, number}).dtype() == kFloat16);
+  CHECK_THROWS_AS(addcmul(whole, whole, whole, 0.5), DTypeError);
+  const Tensor narrow = ones({2});
+  addcmul_(narrow, wave({2}, 1), number);
+  CHECK(narrow.dtype() == kFloat32);
+  CHECK(logaddexp(half, whole).dtype() == kFloat16);
+  CHECK_THROWS_AS(logaddexp(whole, whole), DTypeError);
+  CHECK(xlogy(full({}, 2, {.dtype = kFloat16}), 0.5).dtype() == kFloat16);
+  check_close(xlogy(0.1, full({}, 3, {.dtype = kFloat64})), {0.1 * std::log(3.0)}, 1e-15);
+  CHECK(heaviside(tensor({true, false}), tensor({true, true})).dtype() == kBool);
+  CHECK(threshold(tensor({1, -5}), 0, -3).dtype() == kInt64);
+  check_equal(threshold(tensor({1, -5}), 0, -3), tensor({1, -3}));
+  CHECK(softsign(tensor({1, -5})).dtype() == kFloat32);
+  CHECK(tanhshrink(tensor({1, -5})).dtype() == kFloat32);
+  CHECK(bincount(tensor({1, 0}), half).dtype() == kFloat64);
+  CHECK(combinations(half, 0).shape() == Shape{0});
+  CHECK(diff(half, 0, 0, half).shape() == Shape{2});
+}
+
+TEST_CASE("functions of 16 bits are rounded once") {
+  const Tensor x = wave({64}, 0.3) * 3, y = wave({64}, 0.7), w = wave({64}, 1.1);
+  const auto one_rounding = [&](auto f) {
+    const auto low = [](T t) { return t.to(kFloat16); };
+    const Tensor exact = f(low(x).to(kFloat64), low(y).to(kFloat64), low(w).to(kFloat64));
+    check_equal(f(low(x), low(y), low(w)).to(kFloat32),
+                exact.to(kFloat32).to(kFloat16).to(kFloat32));
+  };
+  one_rounding([](T x, T, T) { return softsign(x); });
+  one_rounding([](T x, T y, T) { return addcmul(x, x, y, 0.5); });
+  one_rounding([](T x, T y, T w) { return lerp(x, y, w); });
+  const Tensor integers = tensor({1.0, 2.0, -3.0}).to(kFloat16);
+  check_close(sinc(integers).to(kFloat32), {0, 0, 0}, 0, 1e-6);
+}
+
+TEST_CASE("gradients at the edges of functions") {
+  const double nan = NAN, inf = INFINITY;
+  check_close(slope([&](T x) { return logit(x); }, tensor({0.5, 2.0, nan})), {4, nan, nan}, 1e-6);
+  check_close(slope([&](T x) { return logit(x, 0.1); }, tensor({0.5, 0.05, 0.1})), {4, 0, 1 / 0.09},
+              1e-6);
+  check_close(slope(
+                  [&](T x) {
+                    return xlogy(x, tensor({0.0, 1.0}));
+                  },
+                  tensor({0.0, 0.0})),
+              {0, 0}, 0);
+  check_close(slope(
+                  [&](T x) {
+                    return logaddexp(x, tensor({-inf, 1.0}));
+                  },
+                  tensor({-inf, 1.0})),
+              {0.5, 0.5}, 1e-6);
+  check_close(slope([&](T x) { return prelu(x, tensor({nan})); }, tensor({2.0, 3.0})), {1, 1}, 0);
+  check_close(slope([&](T w) { return lerp(tensor({inf}), tensor({1.0}), w); }, tensor({0.3})),
+              {-inf}, 0);
+  // Where a hinge begins it has no slope, and NaN stays NaN.
+  const Tensor target = -ones({3});
+  const auto loss = [&](T x) {
+    return hinge_embedding_loss(x, target, {.reduction = Reduction::none});
+  };
+  check_close(slope(loss, tensor({0.0, 1.0, 2.0})), {-1, 0, 0}, 0);
+  check_close(loss(tensor({0.0, 3.0, nan})), {1, 0, nan}, 0);
+  const Tensor source = ones({2}).set_requires_grad();
+  sum(masked_scatter(zeros({0}).set_requires_grad(), ones({0}).to(kBool), source)).backward();
+  check_close(source.grad(), {0, 0}, 0);
+}
+
+TEST_CASE("linalg: a batch as large as its matrices, and gradients of equal singular values") {
+  const Tensor x = wave({3, 3, 3}, 1.3) + eye(3) * 3;
+  const Tensor inverse = linalg::inv(x);
+  REQUIRE(inverse.shape() == x.shape());
+  check_close(matmul(inverse, x), eye(3).expand({3, 3, 3}), 1e-4, 1e-5);
+  const auto gradient_of = [](auto f) {
+    return [f](const std::vector<Tensor>& t) { return f(t[0]); };
+  };
+  const auto leaf = [](T t) { return std::vector<Tensor>{t.to(kFloat64).set_requires_grad()}; };
+  CHECK(autograd::gradcheck(gradient_of([](T x) { return linalg::det(x); }), leaf(x)));
+  CHECK(autograd::gradcheck(gradient_of([](T x) { return linalg::inv(x); }), leaf(x)));
+  const auto pinv = gradient_of([](T x) { return linalg::pinv(x); });
+  CHECK(autograd::gradcheck(pinv, leaf(eye(3)), {.second_order = true}));
+  CHECK(autograd::gradcheck(pinv, leaf(wave({2, 4, 2}, 2.3)), {.second_order = true}));
+  CHECK(autograd::gradcheck(pinv, leaf(wave({2, 4}, 2.3))));
+  check_close(slope([](T x) { return linalg::pinv(x); }, zeros({2, 1})), {0, 0}, 0);
+}
+
+TEST_CASE("cdist: rows in blocks and by a product, in batches that broadcast") {
+  // More differences than one block holds, of several powers.
+  const Tensor a = wave({2, 700, 3}, 0.37).to(kFloat64), b = wave({1, 800, 3}, 0.71).to(kFloat64);
+  for (const double p : {1.0, 2.0, 3.0}) {
+    CAPTURE(p);
+    const auto direct = [&](T x, T y) { return norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1); };
+    check_close(cdist(a, b, p), direct(a, b), 1e-7, 1e-7);
+    const Tensor x = a.clone().set_requires_grad(), y = b.clone().set_requires_grad();
+    const Tensor u = a.clone().set_requires_grad(), v = b.clone().set_requires_grad();
+    sum(square(cdist(x, y, p))).backward();
+    sum(square(direct(u, v))).backward();
+    check_close(x.grad(), u.grad(), 1e-7, 1e-6);
+    check_close(y.grad(), v.grad(), 1e-7, 1e-6);
+  }
+  const auto f = [](const std::vector<Tensor>& t) { return cdist(t[0], t[1]); };
+  CHECK(autograd::gradcheck(f,
+                            {wave({2, 3, 2}, 1.9).to(kFloat64).set_requires_grad(),
+                             wave({4, 2}, 0.9).to(kFloat64).set_requires_grad()},
+                            {.second_order = true}));
+  CHECK(cdist(zeros({3, 0}), zeros({30, 0})).shape() == Shape{3, 30});
+  check_close(cdist(zeros({1, 0}), zeros({2, 0}), INFINITY), {0, 0}, 0);
+  CHECK(cdist(zeros({0, 2}), zeros({30, 2})).shape() == Shape{0, 30});
+}
+
+TEST_CASE("unique compares slices by their elements in the tensor's order") {
+  // The slices [0 1 0 0] and [0 0 1 1], the second of which comes first.
+  const Tensor x = tensor({0, 0, 1, 0, 0, 1, 0, 1}).reshape({2, 2, 2});
+  const Unique u = unique(x, {.return_inverse = true, .dim = 2});
+  check_equal(u.inverse, tensor({1, 0}));
+  check_equal(u.values, flip(x, {2}));
+}
+
+TEST_CASE("searchsorted: a fraction is between two integers") {
+  const Tensor row = tensor({-1, 0, 0, 1, 2});
+  CHECK(searchsorted(row, 0.5).item<std::int64_t>() == 3);
+  CHECK(searchsorted(row, -0.5, {.right = true}).item<std::int64_t>() == 1);
+}
+
+TEST_CASE("histc: what has no place in the range of NaN and infinities is not counted") {
+  check_close(histc(tensor({1.0, double(NAN)}), 3), {0, 0, 0}, 0);
+  check_close(histc(tensor({1.0, double(INFINITY)}), 3), {1, 0, 0}, 0);
+}
