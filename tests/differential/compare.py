@@ -24,13 +24,20 @@ import warnings
 
 import torch
 
+import algebra
 import elementwise
 import known
 import layers
+import losses
+import places
+import spatial
 import structured
 from tensors import DTYPES, NAMES, apply_view
 
-OPS = elementwise.table() | structured.table() | layers.table()
+OPS = {}
+for module in (elementwise, structured, places, layers, spatial, algebra, losses):
+    OPS |= module.table()
+PICKS = {"sort", "topk", "kthvalue", "median_dim", "nanmedian_dim", "mode"}  # values and indices
 BATCH = 1000
 REFUSALS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
 Difference = collections.namedtuple("Difference", "kind text")
@@ -168,6 +175,16 @@ def compare_tensors(actual, expected, ulps, scale, coarsest, exact):
                                f"{actual[at].item()}, expected {expected[at].item()}")
 
 
+def picked(case, indices):
+    """The elements of the first input at `indices`, along the case's dimension."""
+    dim, x = case.args["dim"], case.inputs[0].leaf().detach()
+    for view in case.inputs[0].views:
+        x = apply_view(x, view)
+    reduced = indices.dim() < x.dim()
+    found = torch.gather(x, dim, indices.unsqueeze(dim) if reduced else indices)
+    return found.squeeze(dim) if reduced else found
+
+
 def rounding(case):
     """The largest rounding of the floating types that the case names."""
     types = [DTYPES[d] for d in case.dtypes + [case.args.get("dtype") or "bool"]]
@@ -197,12 +214,8 @@ def compare_case(case, result, data):
     coarsest = rounding(case) if case.ulps > 8 else 0
     found = []
     for i, (a, e) in enumerate(zip(got, outputs)):
-        if case.name in ("sort", "topk") and i == 1:  # of equal values any order is right
-            dim = case.args["dim"]
-            x = case.inputs[0].leaf().detach()
-            for view in case.inputs[0].views:
-                x = apply_view(x, view)
-            a, e = torch.gather(x, dim, a) if a.shape == e.shape else a, outputs[0]
+        if case.name in PICKS and i == 1:  # of equal values any may be chosen
+            a, e = picked(case, a) if a.shape == e.shape else a, outputs[0]
         scale = max(inputs, largest([e])) if case.ulps > 8 else None
         difference = compare_tensors(a, e, case.ulps, scale, coarsest, lambda: exact(0, i))
         if difference:

@@ -5,11 +5,17 @@ import re
 
 import torch
 
+from elementwise import view_shape
+
 VALUE = "value|gradient value"
-PRODUCTS = "matmul|mm|bmm|mv|dot|outer|addmm|linear|conv1d|conv2d|conv_transpose2d"
-NORMS = "batch_norm|layer_norm|group_norm|var|std|norm"
-SUMS = "sum|mean|cumsum_?|softmax|log_softmax|avg_pool2d|adaptive_avg_pool2d|index_add_?|scatter_add_?"
-LOSSES = ".*_loss|bce|bce_with_logits|kl_div|cross_entropy"
+PRODUCTS = ("matmul|mm|bmm|mv|dot|outer|addmm|linear|conv(_transpose)?[123]d(_same)?|einsum|tensordot|"
+            "inner|kron|baddbmm|addbmm|addmv|addr|cross|bilinear|scaled_dot_product_attention")
+NORMS = ("(batch|layer|group|rms|instance|local_response)_norm|(var|std)(_mean)?|norm|normalize|cdist|"
+         "pairwise_distance|cosine_similarity|lp_pool[123]d")
+SUMS = ("sum|mean|nansum|nanmean|cumsum_?|cumprod_?|softmax|log_softmax|softmin|(adaptive_)?avg_pool[123]d|"
+        "index_add_?|scatter_add_?|scatter_reduce_?|logsumexp|logcumsumexp|trace|diff|col2im|"
+        "embedding_bag|affine_grid|bincount|glu|grid_sample|lerp(_scalar)?_?|addc(mul|div)_?|hypot|sinc_?|histc")
+LOSSES = ".*_loss(_weight)?|bce(_with_logits)?(_weight)?|kl_div|cross_entropy(_weight)?"
 
 
 def floats(case):
@@ -32,6 +38,18 @@ def is_huge(case):
 
 def edge(case):
     return has_infinite(case) or is_huge(case)
+
+
+def largest(case):
+    return max([float(t.abs().nan_to_num(0).max()) for t in floats(case) if t.numel()], default=0)
+
+
+def has_small(case):
+    return any(bool(((t != 0) & (t.abs() < 1e-4)).any()) for t in floats(case))
+
+
+def is_empty(case):
+    return any(0 in list(x.base.shape) for x in case.inputs)
 
 
 def mixed(case):
@@ -69,32 +87,92 @@ KNOWN = [
      "whether an infinity meets the zeros of a padding or of a tile is the algorithm's affair"),
     (f"{PRODUCTS}|{SUMS}|{NORMS}|{LOSSES}|(add|sub|mul|div|pow)_?|prod|prod_dim|interpolate", VALUE,
      is_huge, "near the end of the range it depends on the order of sums and products what overflows"),
-    ("batch_norm|group_norm|layer_norm", VALUE, has_infinite,
+    ("(batch|group|instance|layer|rms)_norm", VALUE, has_infinite,
      "statistics of what is infinite are NaN, as deviations from an infinite mean are"),
-    ("group_norm|layer_norm|batch_norm", "gradient value", adds_up_16_bits,
+    ("(batch|group|instance|layer|rms)_norm", "gradient value", adds_up_16_bits,
      "an expanded input adds up rounded gradients that cancel; what remains is their rounding"),
     ("interpolate", VALUE, has_infinite,
      "a neighbour of weight 0 does not count, be it infinite; PyTorch gives NaN"),
     ("prod|prod_dim", "gradient value", has_infinite,
      "the product of the others, by division, is NaN for infinite factors in other places"),
-    ("cross_entropy|nll_loss", "gradient value", edge,
+    ("(cross_entropy|nll_loss)(_weight)?", "gradient value", edge,
      "a gradient of 0 gives 0, and not NaN, where the logits have no probabilities"),
     ("gelu", "value|gradient value", has_infinite,
      "gelu(inf) is inf; PyTorch's vector loops give NaN, its loops over elements do not"),
     ("fmod(_scalar)?", "value", is_huge,
      "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
-    ("hardtanh_?|relu6_?|elu_?", "gradient value", has_infinite,
+    ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish", "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
     ("fill_|copy_", "gradient presence", always,
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
-    ("var|std", "gradient value", lacks_freedom,
+    ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
+     "an input that is ignored gets no gradient; PyTorch makes zeros"),
+    ("grid_sample", "gradient presence", lambda case: case.args["nearest"],
+     "the nearest pixel stays the same, so that the grid has no gradient; PyTorch's is zeros"),
+    ("pairwise_distance", "gradient presence", lambda case: case.args["p"] == 0,
+     "the count of elements has a gradient of 0 where PyTorch's has none"),
+    ("acosh_?", "gradient value", always,
+     "at -1, where there is no value, the infinite gradient may have either sign"),
+    ("copysign(_scalar)?", "gradient value", has_infinite,
+     "the gradient at infinity is the sign; PyTorch divides infinity by infinity"),
+    ("hypot", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
+    ("hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
+     "a sixth is one of float64; PyTorch's is one of float32"),
+    ("poisson_nll_loss", "gradient value", lambda case: case.args["full"],
+     "targets that get no term of Stirling's get none in the gradient; PyTorch's is NaN below 0"),
+    ("addcmul_?", "refused", lambda case: isinstance(case.args["other"], float),
+     "a fraction is no factor of integers, as for add; PyTorch cuts it off"),
+    ("cosine_embedding_loss|cosine_similarity", "gradient value",
+     lambda case: has_small(case) or edge(case) or any(x.views for x in case.inputs),
+     "of vectors that are short or parallel the gradient is a difference of large numbers"),
+    ("logit_?", "gradient value", lambda case: bool((floats(case)[0] == 0).any()),
+     "an infinite gradient at -0 may have either sign"),
+    ("matrix_power", "gradient presence", lambda case: case.args["n"] == 0,
+     "a power of 0 is a constant; PyTorch's gradient is zeros"),
+    ("pixel_unshuffle", "shape", is_empty,
+     "images without pixels have a shape like others; PyTorch keeps the input's"),
+    ("addmv", "shape", is_empty,
+     "an input broadcasts to a product of size 0 as to others; PyTorch keeps the input's shape"),
+    ("(var|std)_mean", "value", has_infinite, "the mean of an infinity is one, as of mean()"),
+    ("unique(_consecutive)?", "value", has_infinite, "of different NaNs any may come first"),
+    ("addc(mul|div)_?|lerp_?", "gradient value", lambda case: has_infinite(case) or is_empty(case),
+     "gradients of what was broadcast are added up before they meet an infinite factor"),
+    ("bce_with_logits_weight", "gradient value", has_infinite,
+     "infinite logits have the gradient of the sum, with infinities of both signs"),
+    ("multi(label)?_margin_loss", VALUE, has_infinite, "NaN stays NaN; PyTorch leaves it out"),
+    ("grid_sample", VALUE, has_infinite,
+     "pixels of weight 0 do not count, and a point that is moved to a border has no gradient, be the image infinite; PyTorch's is NaN"),
+    ("cdist", VALUE, has_infinite, "differences of infinities count as those of norm() do"),
+    ("cdist", "gradient value", lambda case: case.args["p"] == "inf",
+     "equal extrema share the gradient, as those of norm() do; PyTorch's get all of it each"),
+    ("cdist", VALUE, lambda case: case.args["p"] == 2,
+     "distances by a product of matrices have few right digits where rows are close"),
+    ("scatter_reduce_?", "gradient value",
+     lambda case: case.inputs[1].base.shape != view_shape(case.inputs[2]),
+     "sources beyond the index have a gradient of 0; PyTorch's extrema pass on some of it"),
+    ("margin_ranking_loss|triplet_margin_loss", "gradient value", always,
+     "at the bound of a hinge rounding decides whether there is a slope"),
+    ("soft_margin_loss", VALUE, lambda case: largest(case) > 80,
+     "the logarithm of one more than an exponential does not overflow"),
+    ("pow_?", "gradient value", has_infinite,
+     "powers of what is infinite meet factors of 0 in another order"),
+    ("sinc_?", "gradient value", has_infinite, "at infinity there is no slope; PyTorch's is 0"),
+    ("normalize", "gradient value", lambda case: case.args["p"] == 0 and has_infinite(case),
+     "the gradient of the count of elements is 0 times the element"),
+    ("mode", VALUE, has_infinite, "NaNs are all different; beside them PyTorch counts others wrong"),
+    ("scatter_reduce_?", "refused", lambda case: case.dtypes[0] == "bool",
+     "bool is neither multiplied nor averaged"),
+    ("(nan)?median", "refused", lambda case: math.prod(view_shape(case.inputs[0])) == 0,
+     "no elements have no median, as they have no maximum; PyTorch's is NaN"),
+    ("max_unpool[123]d", "refused", always, "a result of size 0 is refused, as conv2d's"),
+    ("(var|std)(_mean)?", "gradient value", lacks_freedom,
      "where the correction leaves no degree of freedom the gradient is infinite or NaN, as the "
      "variance is; PyTorch's is so of all dimensions, and finite of some"),
-    ("bce", "gradient value", always,
+    ("bce(_weight)?", "gradient value", always,
      "the floor of (1 - p) p is 1e-12 in float64; PyTorch's is the nearest float32"),
     ("kl_div", "gradient value", lambda case: edge(case) or bool((floats(case)[1] == 0).any()),
      "at a target of 0 the gradient is that of target * input; PyTorch's is 0 / 0"),
-    ("conv_transpose2d", "refused", always,
+    ("conv_transpose[123]d", "refused", always,
      "a result of size 0 is refused, as conv2d's"),
     ("erf_?", VALUE, lambda case: "float32" in case.dtypes and any(
         bool(((t != 0) & (t.abs() < 1e-38)).any()) for t in floats(case)),
@@ -103,8 +181,8 @@ KNOWN = [
      "the count of elements has a gradient of 0 where PyTorch's has none"),
     ("huber_loss", "dtype", mixed,
      "as of other losses the result has the promoted dtype; PyTorch's has the input's"),
-    ("cumsum_", "refused", lambda case: case.dtypes == ["bool"],
-     "int64 sums do not fit bool, in 0-dimensional tensors no more than in others"),
+    ("cumsum_|cumprod_", "refused", lambda case: case.dtypes == ["bool"],
+     "int64 results do not fit bool, in 0-dimensional tensors no more than in others"),
     ("softmax|log_softmax", "refused", lambda case: case.dtypes[0] in ("int64", "int32", "uint8"),
      "integers have no softmax, also where there are none; PyTorch lets empty tensors pass"),
     ("(eq|ne|lt|le|gt|ge)_scalar", "value", always,
@@ -117,7 +195,8 @@ KNOWN = [
      "rounds the first on a CPU, and neither on CUDA devices"),
     ("pow_?", "gradient value", mixed,
      "the exponent's gradient is computed in the dtype of the power"),
-    ("topk", "gradient value", lambda case: has_ties(case.inputs[0].base),
+    ("topk|kthvalue|(nan)?median(_dim)?|mode|(nan)?quantile(_tensor)?", "gradient value",
+     lambda case: has_ties(case.inputs[0].base) or bool(case.inputs[0].views),
      "of equal values any may be chosen"),
     ("floor_divide|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
      or "bfloat16" in case.dtypes, "quotients of 16-bit numbers are floored before they are rounded"),

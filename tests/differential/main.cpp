@@ -117,7 +117,10 @@ int run(char** argv) {
   const std::string bytes = read_file(argv[2]);
   const Device device(argv[5]);
   Table table;
-  add_elementwise(table), add_reductions(table), add_indexing(table), add_layers(table);
+  for (const auto add :
+       {add_elementwise, add_reductions, add_indexing, add_statistics, add_places, add_arrangements,
+        add_layers, add_spatial, add_distances, add_linalg, add_margins, add_sequences})
+    add(table);
   Writer writer;
   Json results = Json::array();
   for (const Json& c : cases) {

@@ -1,5 +1,6 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
@@ -34,6 +35,17 @@ void add_unary(Table& t) {
   add_("sigmoid_", sigmoid_), add_("tanh_", tanh_), add_("sign_", sign_), add_("exp2_", exp2_);
   add_("expm1_", expm1_), add_("log1p_", log1p_), add_("log2_", log2_), add_("tan_", tan_);
   add_("erf_", erf_), add_("relu6_", relu6_);
+  add("asin", asin), add("acos", acos), add("atan", atan), add("sinh", sinh), add("cosh", cosh);
+  add("asinh", asinh), add("acosh", acosh), add("atanh", atanh), add("log10", log10);
+  add("erfc", erfc), add("sinc", sinc), add("deg2rad", deg2rad), add("rad2deg", rad2deg);
+  add("frac", frac), add("positive", positive), add("sgn", sgn), add("signbit", signbit);
+  add("bitwise_not", bitwise_not), add("logsigmoid", logsigmoid), add("selu", selu);
+  add("hardsigmoid", hardsigmoid), add("hardswish", hardswish), add("mish", mish);
+  add("tanhshrink", tanhshrink), add("softsign", softsign);
+  add_("asin_", asin_), add_("acos_", acos_), add_("atan_", atan_), add_("sinh_", sinh_);
+  add_("cosh_", cosh_), add_("asinh_", asinh_), add_("acosh_", acosh_), add_("atanh_", atanh_);
+  add_("log10_", log10_), add_("erfc_", erfc_), add_("sinc_", sinc_), add_("deg2rad_", deg2rad_);
+  add_("rad2deg_", rad2deg_), add_("frac_", frac_), add_("sgn_", sgn_), add_("selu_", selu_);
 }
 
 void add_activations(Table& t) {
@@ -53,6 +65,45 @@ void add_activations(Table& t) {
   t["clamp_"] = [](In x, Args a) {
     return Tensors{x[0].clamp_(maybe_scalar(a, "min"), maybe_scalar(a, "max"))};
   };
+  t["celu"] = [](In x, Args a) { return Tensors{celu(x[0], a["alpha"])}; };
+  t["celu_"] = [](In x, Args a) { return Tensors{celu_(x[0], a["alpha"])}; };
+  t["hardshrink"] = [](In x, Args a) { return Tensors{hardshrink(x[0], a["limit"])}; };
+  t["softshrink"] = [](In x, Args a) { return Tensors{softshrink(x[0], a["limit"])}; };
+  t["threshold"] = [](In x, Args a) { return Tensors{threshold(x[0], a["limit"], a["value"])}; };
+  t["threshold_"] = [](In x, Args a) { return Tensors{threshold_(x[0], a["limit"], a["value"])}; };
+  t["rrelu"] = [](In x, Args) { return Tensors{rrelu(x[0])}; };
+  t["rrelu_"] = [](In x, Args) { return Tensors{rrelu_(x[0])}; };
+  t["prelu"] = [](In x, Args) { return Tensors{prelu(x[0], x[1])}; };
+  t["glu"] = [](In x, Args a) { return Tensors{glu(x[0], a["dim"])}; };
+  t["logit"] = [](In x, Args a) { return Tensors{logit(x[0], maybe<double>(a, "eps"))}; };
+  t["logit_"] = [](In x, Args a) { return Tensors{logit_(x[0], maybe<double>(a, "eps"))}; };
+  t["nan_to_num"] = [](In x, Args a) {
+    return Tensors{
+        nan_to_num(x[0], a["nan"], maybe<double>(a, "posinf"), maybe<double>(a, "neginf"))};
+  };
+  t["nan_to_num_"] = [](In x, Args a) {
+    return Tensors{
+        nan_to_num_(x[0], a["nan"], maybe<double>(a, "posinf"), maybe<double>(a, "neginf"))};
+  };
+}
+
+void add_blends(Table& t) {
+  t["lerp"] = [](In x, Args) { return Tensors{lerp(x[0], x[1], x[2])}; };
+  t["lerp_"] = [](In x, Args) { return Tensors{lerp_(x[0], x[1], x[2])}; };
+  t["lerp_scalar"] = [](In x, Args a) { return Tensors{lerp(x[0], x[1], to_scalar(a["other"]))}; };
+  t["lerp_scalar_"] = [](In x, Args a) {
+    return Tensors{lerp_(x[0], x[1], to_scalar(a["other"]))};
+  };
+  using Scaled = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, Scalar);
+  using InPlace = const Tensor& (*)(const Tensor&, const Tensor&, const Tensor&, Scalar);
+  const auto add = [&](const char* name, Scaled f) {
+    t[name] = [f](In x, Args a) { return Tensors{f(x[0], x[1], x[2], to_scalar(a["other"]))}; };
+  };
+  const auto add_ = [&](const char* name, InPlace f) {
+    t[name] = [f](In x, Args a) { return Tensors{f(x[0], x[1], x[2], to_scalar(a["other"]))}; };
+  };
+  add("addcmul", addcmul), add("addcdiv", addcdiv);
+  add_("addcmul_", addcmul_), add_("addcdiv_", addcdiv_);
 }
 
 void add_binary(Table& t) {
@@ -68,12 +119,21 @@ void add_binary(Table& t) {
   add("minimum", minimum), add("eq", eq), add("ne", ne), add("lt", lt), add("le", le);
   add("gt", gt), add("ge", ge), add("logical_and", logical_and), add("logical_or", logical_or);
   add("logical_xor", logical_xor), add("atan2", atan2), add("floor_divide", floor_divide);
-  add("remainder", remainder), add("fmod", fmod);
+  add("remainder", remainder), add("fmod", fmod), add("hypot", hypot), add("copysign", copysign);
+  add("logaddexp", logaddexp), add("logaddexp2", logaddexp2), add("xlogy", xlogy);
+  add("heaviside", heaviside), add("bitwise_and", bitwise_and), add("bitwise_or", bitwise_or);
+  add("bitwise_xor", bitwise_xor);
   add_scalar("add", ferrite::add), add_scalar("sub", sub), add_scalar("mul", mul);
   add_scalar("div", div), add_scalar("pow", pow), add_scalar("eq", eq), add_scalar("ne", ne);
   add_scalar("lt", lt), add_scalar("le", le), add_scalar("gt", gt), add_scalar("ge", ge);
   add_scalar("floor_divide", floor_divide), add_scalar("remainder", remainder);
-  add_scalar("fmod", fmod);
+  add_scalar("fmod", fmod), add_scalar("copysign", copysign), add_scalar("xlogy", xlogy);
+  add_scalar("bitwise_and", bitwise_and), add_scalar("bitwise_or", bitwise_or);
+  add_scalar("bitwise_xor", bitwise_xor);
+  t["rxlogy_scalar"] = [](In in, Args a) { return Tensors{xlogy(to_scalar(a["other"]), in[0])}; };
+  t["isclose"] = [](In in, Args a) {
+    return Tensors{isclose(in[0], in[1], a["rtol"], a["atol"], a["equal_nan"])};
+  };
   t["rsub_scalar"] = [](In in, Args a) { return Tensors{to_scalar(a["other"]) - in[0]}; };
   t["rdiv_scalar"] = [](In in, Args a) { return Tensors{to_scalar(a["other"]) / in[0]}; };
   t["rpow_scalar"] = [](In in, Args a) { return Tensors{pow(to_scalar(a["other"]), in[0])}; };
@@ -109,6 +169,7 @@ void add_elementwise(Table& table) {
   add_unary(table);
   add_activations(table);
   add_binary(table);
+  add_blends(table);
 }
 
 }  // namespace ferrite::differential

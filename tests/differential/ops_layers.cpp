@@ -1,6 +1,5 @@
 // Products, convolutions, pooling, normalisation, resampling and losses.
 #include "ferrite/ops/conv.h"
-#include "ferrite/ops/loss.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/pool.h"
@@ -13,16 +12,6 @@ namespace {
 
 using In = const Tensors&;
 using Args = const Json&;
-
-/// An input that may be left out.
-Tensor optional_input(In in, std::size_t i) { return i < in.size() ? in[i] : Tensor(); }
-
-Pair to_pair(Args a, const char* name) { return {a[name][0], a[name][1]}; }
-
-Reduction to_reduction(Args a) {
-  const std::string text = a["reduction"];
-  return text == "mean" ? Reduction::mean : text == "sum" ? Reduction::sum : Reduction::none;
-}
 
 void add_products(Table& t) {
   using Product = Tensor (*)(const Tensor&, const Tensor&);
@@ -48,7 +37,7 @@ void add_convolutions(Table& t) {
   t["conv1d"] = [](In x, Args a) {
     return Tensors{conv1d(x[0], x[1], optional_input(x, 2),
                           {.stride = a["stride"],
-                           .padding = a["padding"],
+                           .padding = a["padding"].get<std::int64_t>(),
                            .dilation = a["dilation"],
                            .groups = a["groups"]})};
   };

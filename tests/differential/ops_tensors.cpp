@@ -3,7 +3,6 @@
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/rearrange.h"
-#include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/differential/ops.h"
@@ -14,13 +13,6 @@ namespace {
 
 using In = const Tensors&;
 using Args = const Json&;
-
-std::optional<DType> maybe_dtype(Args a) {
-  const auto text = maybe<std::string>(a, "dtype");
-  return text ? std::optional(parse_dtype(*text)) : std::nullopt;
-}
-
-Tensors pair(const ValuesIndices& v) { return {v.values, v.indices}; }
 
 std::vector<Tensor> joined(In in) { return {in.begin(), in.end()}; }
 
