@@ -1,8 +1,8 @@
 // Activation functions, forward and backward in one pass over memory each.
 //
 // Shape, dtype, device and memory format are the input's; float32 for integers, except relu,
-// hardtanh and threshold, which keep them. A function whose name ends in _ changes `self` in place and returns
-// it. All gradients are differentiable to any order.
+// hardtanh and threshold, which keep them. A function whose name ends in _ changes `self` in place
+// and returns it. All gradients are differentiable to any order.
 #pragma once
 
 #include "ferrite/core/generator.h"
