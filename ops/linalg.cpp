@@ -11,6 +11,7 @@
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
