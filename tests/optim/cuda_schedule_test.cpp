@@ -80,7 +80,7 @@ TEST_CASE("captured steps see rates and momenta change, and average weights") {
   Generator generator(1);
   const Tensor x = randn({4, 5}, {}, &generator).to(gpu()),
                y = randn({4, 3}, {}, &generator).to(gpu());
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     Run eager(make), graphed(make), fixed(make);
     eager.schedule();
@@ -111,7 +111,7 @@ TEST_CASE("captured steps see rates and momenta change, and average weights") {
 
 TEST_CASE("momentum is what replays are changed by: the rate stays") {
   REQUIRE_CUDA(1);
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     Run run(make), same(make);
     if (!run.optimizer->has_momentum()) continue;

@@ -124,7 +124,7 @@ struct SyncErrors {
 TEST_CASE("nothing in a training step waits for the device or asks the driver for memory") {
   REQUIRE_CUDA(1);
   const std::vector<Batch> batches = pinned_batches(4);
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     Training training(make, gpu());
     training.clips_values = true;
@@ -179,7 +179,7 @@ TEST_CASE("nor does one that overflows, or steps that follow each other on other
 
 TEST_CASE("the same steps on the host and on the device, with each optimizer") {
   REQUIRE_CUDA(1);
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     Training host(make, Device()), device(make, gpu());
     std::vector<Tensor> losses;
@@ -213,7 +213,7 @@ TEST_CASE("graphed steps with a loss scaler give the eager ones' bits, overflows
     batches.push_back(make_batch(i));
     if (i == 0 || i == 3 || i == 6) batches.back().images.fill_(INFINITY);
   }
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     Training eager(make, gpu()), graphed(make, gpu());
     nn::GraphedStep step(graphed.net,
@@ -266,7 +266,7 @@ TEST_CASE("state that a capture would make, and learning rates it would keep, ar
     CAPTURE(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     const auto optimizer = make({p});
     contains(refused([&] { optimizer->step(); }), "run one step eagerly before the capture");
@@ -287,7 +287,7 @@ TEST_CASE("state that a capture would make, and learning rates it would keep, ar
     const Tensor moved = p.detach().clone();
     CHECK(!(moved.cpu().to_vector<float>() == before.cpu().to_vector<float>()));
     graph.replay();
-    check_equal(p.detach(), moved);
+    if (lr_acts_at_once) check_equal(p.detach(), moved);
     CHECK(optimizer->state_dict().at("state.0.step").item<int>() == 3);
   }
 

@@ -117,7 +117,7 @@ TEST_CASE("a scale that would be infinite does not grow") {
 
 TEST_CASE("scaled steps are the plain ones, and overflows leave no trace, in every optimizer") {
   for (const Device& device : test::optim_devices())
-    for (const auto& [name, make] : test::all_optimizers())
+    for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers())
       for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
         for (const bool unscales : {false, true}) {
           CAPTURE(device.str());

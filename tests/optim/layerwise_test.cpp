@@ -155,7 +155,7 @@ TEST_CASE("LAMB is Algorithm 2 of the paper") {
 }
 
 TEST_CASE("scaled gradients give the unscaled ones' bits; overflows leave no trace") {
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     if (name != "LARS" && name != "LAMB") continue;
     CAPTURE(name);
     for (const Device& device : test::optim_devices()) {
@@ -179,7 +179,7 @@ TEST_CASE("scaled gradients give the unscaled ones' bits; overflows leave no tra
 
 TEST_CASE("the same bits with every number of threads, and after a checkpoint") {
   const int threads = num_threads();
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     if (name != "LARS" && name != "LAMB") continue;
     CAPTURE(name);
     std::vector<Tensor> results;

@@ -241,7 +241,7 @@ TEST_CASE("state dicts that do not fit change nothing") {
 }
 
 TEST_CASE("loading writes into the state there is, and a dict without resets it") {
-  for (const auto& [name, make] : test::all_optimizers()) {
+  for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers()) {
     CAPTURE(name);
     const Tensor p = parameter(ones({3})), q = parameter(ones({3}));
     const auto used = make({p}), fresh = make({q});

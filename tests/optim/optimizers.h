@@ -27,6 +27,7 @@ inline std::vector<Device> optim_devices() {
 struct NamedOptimizer {
   std::string name;
   std::function<std::unique_ptr<optim::Optimizer>(std::vector<Tensor>)> make;
+  bool lr_acts_at_once = true;  ///< else on later steps, or on the first alone
 };
 
 /// With momentum and weight decay, and state of every kind.
@@ -52,9 +53,9 @@ inline std::vector<NamedOptimizer> all_optimizers() {
       {"Adadelta", make.operator()<optim::Adadelta>(optim::AdadeltaOptions{})},
       {"Adamax", make.operator()<optim::Adamax>(optim::AdamaxOptions{.lr = 0.01})},
       {"NAdam", make.operator()<optim::NAdam>(optim::NAdamOptions{.lr = 0.01})},
-      {"RAdam", make.operator()<optim::RAdam>(optim::RAdamOptions{.lr = 0.01})},
-      {"ASGD", make.operator()<optim::ASGD>(optim::ASGDOptions{.lr = 0.1, .t0 = 2})},
-      {"Rprop", make.operator()<optim::Rprop>(optim::RpropOptions{.lr = 0.003})},
+      {"RAdam", make.operator()<optim::RAdam>(optim::RAdamOptions{.lr = 0.03})},
+      {"ASGD", make.operator()<optim::ASGD>(optim::ASGDOptions{.lr = 0.1, .t0 = 2}), false},
+      {"Rprop", make.operator()<optim::Rprop>(optim::RpropOptions{.lr = 0.003}), false},
   };
 }
 
