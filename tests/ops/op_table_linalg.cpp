@@ -14,7 +14,7 @@ using C = const Call&;
 using T = const Tensor&;
 
 /// A positive definite matrix made of `x`, where that is a matrix.
-Tensor positive(T x) {
+Tensor definite(T x) {
   const bool makes = x.defined() && takes(Takes::wide, x.dtype()) && x.dim() >= 2;
   if (!makes || x.size(-1) != x.size(-2)) return x;
   // No product that autocast computes in 16 bits.
@@ -34,10 +34,10 @@ void add_linalg(std::vector<Op>& table) {
   const Arg square{{2, 3, 3}}, tall{{2, 4, 3}};
   const Adder add{.table = table, .takes = Takes::wide, .args = {square}};
   const auto on_host = [&](Op& op) { op.on_host = true; };
-  on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(positive(x)); }));
+  on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(definite(x)); }));
   on_host(add("linalg_solve", {square, {{2, 3, 2}}}, [](T a, T b) { return linalg::solve(a, b); }));
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
-  on_host(add("linalg_det", [](T x) { return linalg::det(positive(x)); }));
+  on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
   on_host(add("linalg_qr", {tall}, [](T x) { return linalg::qr(x); }));
   on_host(add("linalg_eigh", [](T x) { return linalg::eigh(x); }));
