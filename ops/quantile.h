@@ -41,9 +41,9 @@ Tensor nanquantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}
 /// are equal; `max` is in the last one. Floating types (DTypeError), in which counts are given.
 Tensor histc(const Tensor& t, std::int64_t bins = 100, double min = 0, double max = 0);
 /// How often each of 0, 1, ... occurs, or the sum of its `weights`, of the same size: int64, or
-/// float32 for weights in float32, and float64 for others. As many as the largest number + 1, and `minlength`
-/// or more. ValueError for negative numbers, DTypeError for what are no integers. Waits for the
-/// device.
+/// float32 for weights in float32, and float64 for others. As many as the largest number + 1, and
+/// `minlength` or more. ValueError for negative numbers, DTypeError for what are no integers. Waits
+/// for the device.
 Tensor bincount(const Tensor& t, const Tensor& weights = {}, std::int64_t minlength = 0);
 
 }  // namespace ferrite
