@@ -20,6 +20,7 @@ set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where f
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
 set(FERRITE_HDF5 AUTO CACHE STRING "Build the component hdf5: AUTO (where found), ON or OFF")
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
+option(FERRITE_SANITIZE_TESTS "Compile the tests, too, with these sanitizers; always with that of threads" ON)
 set(FERRITE_BATCH 12 CACHE STRING
     "Compile small files in batches of up to so many: from scratch in half the time (1: each alone)")
 option(FERRITE_EMULATOR_RACE "Look for data races in kernels (FERRITE_CUDA=EMULATOR)" OFF)

@@ -9,7 +9,6 @@
 
 #include "ferrite/core/allocator.h"
 #include "ferrite/core/device.h"
-#include "ferrite/tests/paths.h"
 
 namespace {
 
@@ -36,11 +35,6 @@ struct CountTests : doctest::IReporter {
 REGISTER_LISTENER("count_tests", 1, CountTests);
 
 }  // namespace
-
-namespace ferrite::test {
-std::string source_dir() { return FERRITE_SOURCE_DIR; }
-std::string bin_dir() { return FERRITE_BIN_DIR; }
-}  // namespace ferrite::test
 
 int main(int argc, char** argv) {
   // Results are compared with references in float64 (kernels/vendor.h).

@@ -350,20 +350,3 @@ TEST_CASE("dataloader: options are checked") {
     }
   }
 }
-
-TEST_CASE("dataloader: more than 100,000 images a second, normalised, in one thread") {
-  const SyntheticDigits digits(2000, 1, Compose{ToTensor(), Normalize(0.13, 0.31)});
-  DataLoader loader(digits, {.batch_size = 256, .shuffle = true});
-  double best = 0;
-  for (int round = 0; round < 5; ++round) {
-    const auto start = std::chrono::steady_clock::now();
-    std::int64_t images = 0;
-    for (auto& batch : loader) images += batch.size();
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    best = std::max(best, static_cast<double>(images) / time.count());
-  }
-  MESSAGE(static_cast<std::int64_t>(best) << " images/s");
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  CHECK(best > 100000);
-#endif
-}

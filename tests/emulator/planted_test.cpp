@@ -6,6 +6,7 @@
 
 #include "ferrite/emulator/emulator.h"
 #include "ferrite/tests/emulator/child.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 namespace emulator_test {
 
@@ -146,23 +147,18 @@ void check_found(const std::string& name, const std::string& how, const std::str
   CHECK_MESSAGE(said, "expected \"", text, "\" in: ", outcome.output);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kAsan = true;
-#else
-constexpr bool kAsan = false;
-#endif
-
 }  // namespace
 
 TEST_CASE("every planted bug is found") {
   for (const Bug& bug : kBugs) {
     const bool race = emulator::has_race_detector();
+    const bool asan = ferrite::test::has_address_sanitizer();
     // Where both are there, a wild address may first reach the address sanitizer's signal handler.
     check_found(bug.name,
                 race    ? bug.race
-                : kAsan ? bug.asan
+                : asan ? bug.asan
                         : bug.plain,
-                race && kAsan ? bug.asan : "");
+                race && asan ? bug.asan : "");
   }
 }
 

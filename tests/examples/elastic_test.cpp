@@ -10,6 +10,7 @@
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/tests/examples/workplace.h"
 #include "ferrite/tests/parallel/launched.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite::test;
 
@@ -26,11 +27,7 @@ struct Random {
   }
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kRuns = 1;  // each process takes ten times as long
-#else
-constexpr int kRuns = 3;
-#endif
+const int kRuns = sanitized() ? 1 : 3;  // sanitizers make each process ten times as slow
 
 /// 48 steps of a small batch on three ranks, with a checkpoint every third.
 class Elastic {

@@ -8,6 +8,7 @@
 #include "ferrite/tests/parallel/collectives.h"
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

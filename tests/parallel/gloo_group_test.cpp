@@ -13,6 +13,7 @@
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/tests/parallel/collectives.h"
 #include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -12,6 +12,7 @@
 #include "ferrite/tests/parallel/cable.h"
 #include "ferrite/tests/parallel/launched.h"
 #include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

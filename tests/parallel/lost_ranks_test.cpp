@@ -24,6 +24,7 @@
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/parallel/processes.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

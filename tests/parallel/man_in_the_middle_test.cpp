@@ -26,6 +26,7 @@
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/parallel/redirected_links.h"
 #include "ferrite/tests/parallel/relay.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;

@@ -194,14 +194,6 @@ RankFunction::RankFunction(const char* name, void (*function)()) {
   }
 }
 
-bool sanitized() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return true;
-#else
-  return false;
-#endif
-}
-
 std::string RankResult::describe() const {
   if (timed_out) return "still running at the deadline";
   if (signal != 0) return "killed by signal " + std::to_string(signal);

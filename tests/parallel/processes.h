@@ -37,9 +37,6 @@ struct RankFunction {
   RankFunction(const char* name, void (*function)());
 };
 
-/// True under a sanitizer, where everything is ten times slower.
-bool sanitized();
-
 struct ProcessOptions {
   /// Added to every rank's environment, in addition to RANK, WORLD_SIZE, LOCAL_RANK,
   /// LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (an unused port of loopback). Variables of other

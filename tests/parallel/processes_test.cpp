@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "ferrite/tests/support/sanitizers.h"
+
 using namespace ferrite;
 using namespace ferrite::test;
 

@@ -19,6 +19,7 @@
 #include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
 #include "ferrite/tests/parallel/processes.h"
 #include "ferrite/tests/parallel/redirected_links.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
