@@ -1,7 +1,6 @@
 // The main function of every test program. Beyond doctest's own it fails a run without any test (a
 // filter that matches no test must not look like success), and it poisons newly allocated memory,
 // so that an element that a kernel forgot to write is NaN.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
