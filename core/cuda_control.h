@@ -35,7 +35,8 @@ std::string get_device_name(int device = -1);
 const DeviceProperties& get_device_properties(int device = -1);
 
 /// Makes a device the current one of this thread, which "cuda" means, for the lifetime of the
-/// object. The host and -1 change nothing.
+/// object. The host and -1 change nothing. zeros({2}) is made on the host all the same, as in
+/// torch.cuda.device: DefaultDeviceScope (core/device.h) is what changes that.
 class DeviceScope {
  public:
   explicit DeviceScope(int device);
@@ -48,6 +49,7 @@ class DeviceScope {
  private:
   int previous_ = -1;
 };
+using CUDAGuard = DeviceScope;  // libtorch's name
 
 }  // namespace cuda
 }  // namespace ferrite

@@ -45,6 +45,31 @@ class Device {
 
 std::ostream& operator<<(std::ostream& out, const Device& device);
 
+namespace detail {
+inline thread_local constinit Device default_device;
+}
+
+/// Where this thread's zeros({2}), randn, tensor(...), layers and so on are made if their options
+/// name no device: the host until set, as torch.set_default_device. Data sets, loaders and files
+/// make their tensors on the host all the same. kCUDA and "cuda" without an index mean the current
+/// CUDA device (core/cuda_control.h) whatever the default is.
+inline const Device& get_default_device() { return detail::default_device; }
+inline void set_default_device(const Device& device) { detail::default_device = device; }
+
+/// The default device from here to the end of the scope: `with torch.device(...)`.
+class DefaultDeviceScope {
+ public:
+  explicit DefaultDeviceScope(const Device& device) : before_(get_default_device()) {
+    set_default_device(device);
+  }
+  ~DefaultDeviceScope() { set_default_device(before_); }
+  DefaultDeviceScope(const DefaultDeviceScope&) = delete;
+  DefaultDeviceScope& operator=(const DefaultDeviceScope&) = delete;
+
+ private:
+  const Device before_;
+};
+
 namespace cuda {
 /// Whether this build has CUDA and a usable device is present. More in core/cuda.h.
 bool is_available();

@@ -27,7 +27,8 @@ Tensor readable_on_host(const Tensor& t, std::string_view op) {
   std::int64_t reach = t.numel() > 0;
   for (int d = 0; d < t.dim() && reach > 0; ++d) reach += (t.shape()[d] - 1) * t.strides()[d];
   const auto bytes = static_cast<std::size_t>(reach) * t.itemsize();
-  const Tensor flat = empty({reach}, {.dtype = t.dtype(), .pinned = bytes <= kLargestPinned});
+  const Tensor flat =
+      empty({reach}, {.dtype = t.dtype(), .device = kCPU, .pinned = bytes <= kLargestPinned});
   cuda::copy_bytes(stream, flat.data_ptr(), flat.device(), t.data_ptr(), t.device(), bytes);
   stream.synchronize();
   return as_strided(flat, t.shape(), t.strides(), 0);

@@ -36,7 +36,7 @@ inline Tensor from_mat(const cv::Mat& mat) {
     if (type.depth != mat.depth()) continue;
     const std::int64_t rows = mat.rows, columns = mat.cols, channels = mat.channels();
     const Shape shape = channels == 1 ? Shape{rows, columns} : Shape{rows, columns, channels};
-    if (mat.empty()) return empty(shape, {.dtype = type.dtype});
+    if (mat.empty()) return empty(shape, {.dtype = type.dtype, .device = kCPU});
     const std::int64_t step =
         static_cast<std::int64_t>(mat.step[0] / itemsize(type.dtype));  // of a row, in elements
     const std::int64_t extent = (rows - 1) * step + columns * channels;

@@ -22,7 +22,7 @@ inline constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
 
 struct TensorOptions {
   DType dtype = get_default_dtype();
-  Device device = {};
+  Device device = get_default_device();
   MemoryFormat memory_format = kContiguous;
   bool pinned = false;         ///< page-locked memory, host only
   bool requires_grad = false;  ///< floating types only (AutogradError)

@@ -258,7 +258,7 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& devi
 
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape) {
-  Tensor t = empty(shape, {.dtype = dtype_of<T>});
+  Tensor t = empty(shape, {.dtype = dtype_of<T>, .device = kCPU});
   FERRITE_CHECK(static_cast<std::size_t>(t.numel()) == values.size(), ShapeError, "from_vector",
                 "{} values do not fill shape {}", values.size(), shape);
   std::copy(values.begin(), values.end(), t.data<T>());

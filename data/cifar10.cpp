@@ -36,7 +36,8 @@ void decode(const CifarFormat& format, Bytes bytes, const Where& where, std::uin
 
 Batch make_batch(std::size_t records) {
   const auto n = static_cast<std::int64_t>(records);
-  return {empty({n, 3, 32, 32}, {.dtype = kUInt8}), empty({n}, {.dtype = kInt64})};
+  return {empty({n, 3, 32, 32}, {.dtype = kUInt8, .device = kCPU}),
+          empty({n}, {.dtype = kInt64, .device = kCPU})};
 }
 
 /// Files of `records` images each.

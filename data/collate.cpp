@@ -69,7 +69,7 @@ Tensor stack_tensors(std::span<const Tensor* const> tensors, const FieldPath& pa
 Tensor stack_numbers(std::span<const std::int64_t> values, DType dtype) {
   const auto n = static_cast<std::int64_t>(values.size());
   FERRITE_CHECK(n > 0, ValueError, kCollate, "expected at least one sample");
-  Tensor out = empty({n}, {.dtype = dtype});
+  Tensor out = empty({n}, {.dtype = dtype, .device = kCPU});
   if (dtype == kBool)
     std::ranges::transform(values, out.data<bool>(), [](std::int64_t v) { return v != 0; });
   else
@@ -80,7 +80,7 @@ Tensor stack_numbers(std::span<const std::int64_t> values, DType dtype) {
 Tensor stack_numbers(std::span<const double> values, DType dtype) {
   const auto n = static_cast<std::int64_t>(values.size());
   FERRITE_CHECK(n > 0, ValueError, kCollate, "expected at least one sample");
-  Tensor out = empty({n}, {.dtype = dtype});
+  Tensor out = empty({n}, {.dtype = dtype, .device = kCPU});
   if (dtype == kFloat32)
     std::ranges::transform(values, out.data<float>(),
                            [](double v) { return static_cast<float>(v); });

@@ -17,7 +17,7 @@ void* Collation::next(const Shape& shape, DType dtype) {
     shape_ = shape;
     Shape whole = shape;
     whole.insert(0, samples_);
-    out_ = empty(whole, {.dtype = dtype});
+    out_ = empty(whole, {.dtype = dtype, .device = kCPU});
   }
   if (shape != shape_ && differs_) differs_(shape);
   FERRITE_CHECK(shape == shape_, ShapeError, "stack",

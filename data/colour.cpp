@@ -25,7 +25,9 @@ T rounded(float value) {
   return static_cast<T>(std::is_integral_v<T> ? std::nearbyint(value) : value);
 }
 
-Tensor like(const Tensor& image) { return empty(image.shape(), {.dtype = image.dtype()}); }
+Tensor like(const Tensor& image) {
+  return empty(image.shape(), {.dtype = image.dtype(), .device = kCPU});
+}
 
 std::int64_t area(const Tensor& image) { return image.size(1) * image.size(2); }
 
@@ -208,7 +210,8 @@ Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels) {
   return on_image(image, "rgb_to_grayscale", [&]<class T>(const Tensor& in) {
     check_colours(in, "rgb_to_grayscale");
     const std::vector<T> one = grey<T>(in);
-    Tensor out = empty({num_output_channels, in.size(1), in.size(2)}, {.dtype = in.dtype()});
+    Tensor out =
+        empty({num_output_channels, in.size(1), in.size(2)}, {.dtype = in.dtype(), .device = kCPU});
     for (std::int64_t c = 0; c < num_output_channels; ++c)
       std::ranges::copy(one, out.data<T>() + c * area(in));
     return out;

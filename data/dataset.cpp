@@ -36,7 +36,7 @@ Tensor gather_rows(const Tensor& tensor, std::span<const std::int64_t> indices) 
   const Tensor dense = host_contiguous(tensor, "gather_rows");
   Shape shape = dense.shape();
   shape[0] = static_cast<std::int64_t>(indices.size());
-  Tensor out = empty(shape, {.dtype = dense.dtype()});
+  Tensor out = empty(shape, {.dtype = dense.dtype(), .device = kCPU});
   for (const std::int64_t i : indices) check_index(i, dense.size(0), "gather_rows");
   if (out.nbytes() == 0) return out;
   const std::size_t row = out.nbytes() / indices.size();

@@ -30,7 +30,7 @@ void gather_as(const void* source, const Strides& strides, const Tensor& out) {
 }  // namespace
 
 Tensor gather_strided(const void* source, const Shape& shape, const Strides& strides, DType dtype) {
-  Tensor out = empty(shape, {.dtype = dtype});
+  Tensor out = empty(shape, {.dtype = dtype, .device = kCPU});
   if (out.numel() == 0) return out;
   if (strides == out.strides()) {
     std::memcpy(out.data_ptr(), source, out.nbytes());
@@ -64,7 +64,7 @@ Tensor host_contiguous(const Tensor& tensor, std::string_view op) {
 Tensor pinned(const Tensor& tensor) {
   if (!tensor.defined() || (tensor.is_pinned() && tensor.is_contiguous())) return tensor;
   const Tensor source = host_contiguous(tensor, "pin_memory");
-  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .pinned = true});
+  Tensor out = empty(source.shape(), {.dtype = source.dtype(), .device = kCPU, .pinned = true});
   if (source.nbytes() > 0) std::memcpy(out.data_ptr(), source.data_ptr(), source.nbytes());
   return out;
 }

@@ -33,7 +33,8 @@ HostTransfer::Buffer& HostTransfer::next(std::size_t bytes, const Stream& stream
     buffer.busy.reset();
   }
   if (!buffer.memory.defined() || buffer.memory.nbytes() < bytes)
-    buffer.memory = empty({static_cast<std::int64_t>(bytes)}, {.dtype = kUInt8, .pinned = true});
+    buffer.memory = empty({static_cast<std::int64_t>(bytes)},
+                          {.dtype = kUInt8, .device = kCPU, .pinned = true});
   // If anything fails from here on, the memory is not reused before the copy is done.
   buffer.memory.storage()->record_stream(stream);
   return buffer;
@@ -109,7 +110,8 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
   std::int64_t reach = tensor.numel() > 0;
   for (int d = 0; d < tensor.dim() && reach > 0; ++d)
     reach += (tensor.shape()[d] - 1) * tensor.strides()[d];
-  const Tensor flat = empty({reach}, {.dtype = tensor.dtype(), .pinned = device.is_cuda()});
+  const Tensor flat =
+      empty({reach}, {.dtype = tensor.dtype(), .device = kCPU, .pinned = device.is_cuda()});
   if (reach > 0) {
     const std::size_t bytes = flat.nbytes();
     // First, because nothing may fail between the copy and these.

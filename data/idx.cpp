@@ -109,7 +109,7 @@ Tensor parse_plain(Bytes bytes, const Where& where) {
               "the header promises {} of {}: expected a file of {} bytes, got {}; it is {}",
               header.shape, header.dtype, header.file_bytes(), bytes.size(),
               bytes.size() < header.file_bytes() ? "truncated" : "followed by other data");
-  Tensor tensor = empty(header.shape, {.dtype = header.dtype});
+  Tensor tensor = empty(header.shape, {.dtype = header.dtype, .device = kCPU});
   if (header.data_bytes > 0)
     std::memcpy(tensor.data_ptr(), bytes.data() + position, header.data_bytes);
   return tensor;
@@ -122,7 +122,7 @@ std::optional<Tensor> inflate_at_once(Bytes bytes, const Header& header) {
   const std::size_t size = itemsize(header.dtype);
   const auto before = static_cast<std::int64_t>(kBefore / size);
   const auto numel = static_cast<std::int64_t>(header.data_bytes / size);
-  const Tensor memory = empty({before + numel}, {.dtype = header.dtype});
+  const Tensor memory = empty({before + numel}, {.dtype = header.dtype, .device = kCPU});
   auto* out = static_cast<std::uint8_t*>(memory.data_ptr()) + kBefore - header.header_bytes;
   if (!inflate_gzip(bytes, {out, header.file_bytes()})) return {};
   return as_strided(memory, header.shape, contiguous_strides(header.shape), before);
@@ -144,7 +144,7 @@ Tensor parse_gzip(Bytes bytes, const Where& where) {
               header.shape, header.dtype, header.file_bytes(), trailer);
   if (std::optional<Tensor> whole = inflate_at_once(bytes, header)) return *whole;
   // Piece by piece, to locate the error.
-  Tensor tensor = empty(header.shape, {.dtype = header.dtype});
+  Tensor tensor = empty(header.shape, {.dtype = header.dtype, .device = kCPU});
   const std::size_t got = stream.read(tensor.data_ptr(), header.data_bytes);
   where.check(got == header.data_bytes, stream.consumed(),
               "the header promises {} decompressed bytes, got {}", header.file_bytes(),

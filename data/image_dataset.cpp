@@ -84,7 +84,7 @@ ImageDataset::ImageDataset(Draw draw, const Shape& image, const Tensor& labels,
           [&] {
             Shape shape = image;
             shape.insert(0, labels.size(0));
-            return empty(shape, {.dtype = kUInt8});
+            return empty(shape, {.dtype = kUInt8, .device = kCPU});
           }(),
           labels, std::move(classes), transform) {
   drawing_ = std::make_shared<Drawing>(std::move(draw), size());
@@ -127,7 +127,7 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
     const std::int64_t channels = images_.size(1), area = images_.size(2) * images_.size(3);
     Shape shape = images_.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
-    Tensor out = empty(shape, {.dtype = kFloat32});
+    Tensor out = empty(shape, {.dtype = kFloat32, .device = kCPU});
     float* to = out.data<float>();
     const auto at = [&](std::int64_t i) {
       return images_.data<std::uint8_t>() + i * channels * area;

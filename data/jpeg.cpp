@@ -152,7 +152,7 @@ Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode, std::int64
   const std::size_t channels = reader.codec.out_color_space == JCS_GRAYSCALE ? 1 : 3;
   Tensor image = empty({static_cast<std::int64_t>(channels), static_cast<std::int64_t>(height),
                         static_cast<std::int64_t>(width)},
-                       {.dtype = kUInt8});
+                       {.dtype = kUInt8, .device = kCPU});
   const auto row = std::make_unique_for_overwrite<std::uint8_t[]>(width * channels);
   if (!read_planes(reader, row.get(), image.data<std::uint8_t>()))
     where.fail(position(), "{}", reader.errors.message);

@@ -198,7 +198,7 @@ Tensor parse_npy(Bytes bytes, std::string_view name, std::string_view op) {
     for (int d = 0; d < strides.size(); ++d) step *= std::exchange(strides[d], step);
     return gather_strided(elements, header.shape(), strides, header.dtype());
   }
-  Tensor tensor = empty(header.shape(), {.dtype = header.dtype()});
+  Tensor tensor = empty(header.shape(), {.dtype = header.dtype(), .device = kCPU});
   if (expected > 0) std::memcpy(tensor.data_ptr(), elements, expected);
   return tensor;
 }

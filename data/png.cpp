@@ -136,7 +136,7 @@ Tensor to_planes(const std::uint8_t* pixels, std::size_t stride, const Geometry&
   const int channels = mode == ImageMode::unchanged ? g.channels : mode == ImageMode::gray ? 1 : 3;
   const std::size_t width = g.width, area = width * g.height;
   const auto step = static_cast<std::size_t>(g.channels);
-  Tensor image = empty({channels, g.height, g.width}, {.dtype = kUInt8});
+  Tensor image = empty({channels, g.height, g.width}, {.dtype = kUInt8, .device = kCPU});
   auto* out = image.data<std::uint8_t>();
   for (png_uint_32 y = 0; y < g.height; ++y, pixels += stride, out += width) {
     if (mode == ImageMode::gray && colour) {
@@ -264,8 +264,8 @@ Tensor image_grid(const Tensor& images, int columns, int padding) {
   const std::int64_t height = dense.size(2), width = dense.size(3);
   const std::int64_t rows = (n + columns - 1) / columns;
   const std::int64_t out_width = columns * (width + padding) + padding;
-  Tensor grid =
-      empty({channels, rows * (height + padding) + padding, out_width}, {.dtype = kUInt8});
+  Tensor grid = empty({channels, rows * (height + padding) + padding, out_width},
+                      {.dtype = kUInt8, .device = kCPU});
   std::memset(grid.data_ptr(), 0, grid.nbytes());
   const auto* in = dense.data<std::uint8_t>();
   for (std::int64_t i = 0; i < n; ++i)

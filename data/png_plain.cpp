@@ -184,7 +184,7 @@ std::optional<PlainPng> decode_plain_png(Bytes bytes, std::int64_t max_pixels) {
   if (!read_chunks(bytes, position, compressed)) return {};
   const std::size_t size = png->stride * png->height;
   if (size / kMaxInflation > bytes.size()) return {};
-  png->rows = empty({static_cast<std::int64_t>(size)}, {.dtype = kUInt8});
+  png->rows = empty({static_cast<std::int64_t>(size)}, {.dtype = kUInt8, .device = kCPU});
   if (!inflate_zlib(compressed.bytes(), {png->rows.data<std::uint8_t>(), size})) return {};
   if (!unfilter_rows(*png)) return {};
   return png;

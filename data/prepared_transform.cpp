@@ -10,7 +10,7 @@ namespace {
 
 /// An image of 256 pixels with each value once, in every channel.
 Tensor ramp(std::int64_t channels) {
-  Tensor image = empty({channels, 1, 256}, {.dtype = kUInt8});
+  Tensor image = empty({channels, 1, 256}, {.dtype = kUInt8, .device = kCPU});
   for (std::int64_t c = 0; c < channels; ++c)
     std::iota(image.data<std::uint8_t>() + c * 256, image.data<std::uint8_t>() + (c + 1) * 256,
               std::uint8_t{0});
@@ -58,7 +58,7 @@ Tensor PreparedTransform::operator()(const Tensor& image, Generator& random) con
   const Tensor current = head(image, random);
   if (!table_fits(current)) return tail_.apply(current, random);
   const Tensor dense = host_contiguous(current, "transform");
-  Tensor out = empty(dense.shape(), {.dtype = kFloat32});
+  Tensor out = empty(dense.shape(), {.dtype = kFloat32, .device = kCPU});
   look_up(dense.data<std::uint8_t>(), dense.size(1) * dense.size(2), out.data<float>());
   return out;
 }

@@ -128,7 +128,7 @@ Tensor ConvertImageDtype::apply(const Tensor& image, Generator& random) const {
   const Tensor in = dense_image(image, "convert_image_dtype");
   if (in.dtype() == dtype_) return in;
   if (dtype_ == kFloat32) return ToTensor().apply(in, random);
-  Tensor out = empty(in.shape(), {.dtype = kUInt8});
+  Tensor out = empty(in.shape(), {.dtype = kUInt8, .device = kCPU});
   // As torchvision: 256 intervals of equal length.
   std::transform(
       in.data<float>(), in.data<float>() + in.numel(), out.data<std::uint8_t>(),

@@ -113,7 +113,8 @@ Tensor labels_of(const Matrix& y, const Where& where) {
                   y.values.bytes.size() % item == 0,
               y.values.at, "expected labels of 8 bits or float64, got type {}", y.values.type);
   const std::size_t count = y.values.bytes.size() / item;
-  const Tensor labels = empty({static_cast<std::int64_t>(count)}, {.dtype = kInt64});
+  const Tensor labels =
+      empty({static_cast<std::int64_t>(count)}, {.dtype = kInt64, .device = kCPU});
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t* const at = y.values.bytes.data() + i * item;
     double value = *at;
@@ -132,7 +133,8 @@ Tensor images_of(const Matrix& x, const Where& where) {
           x.values.bytes.size() == static_cast<std::size_t>(x.shape[3] * kChannels * kPlane),
       x.values.at, "expected X to be uint8 32x32x3xN, got {} values of type {} and sizes {}",
       x.values.bytes.size(), x.values.type, fmt::join(x.shape, "x"));
-  const Tensor images = empty({x.shape[3], kChannels, kSide, kSide}, {.dtype = kUInt8});
+  const Tensor images =
+      empty({x.shape[3], kChannels, kSide, kSide}, {.dtype = kUInt8, .device = kCPU});
   const std::uint8_t* const from = x.values.bytes.data();
   auto* const to = images.data<std::uint8_t>();
   parallel_for(x.shape[3] * kChannels, 64, [&](std::int64_t begin, std::int64_t end) {

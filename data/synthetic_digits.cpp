@@ -195,7 +195,7 @@ void write_noisy(const Canvas& canvas, Generator& random, double brightness, dou
 /// The digits of samples 0 to n - 1; each run of ten is a shuffle of all digits.
 Tensor labels_of(std::int64_t n, std::uint64_t seed) {
   FERRITE_CHECK(n >= 0, ValueError, "synthetic_digits", "expected 0 or more images, got {}", n);
-  Tensor labels = empty({n}, {.dtype = kInt64});
+  Tensor labels = empty({n}, {.dtype = kInt64, .device = kCPU});
   auto* label = labels.data<std::int64_t>();
   for (std::int64_t i = 0; i < n; i += 10) {
     Generator random = Epoch{seed, -1}.generator(i / 10);

@@ -67,7 +67,7 @@ bool Compose::pointwise() const { return std::ranges::all_of(parts_, &Transform:
 Tensor ToTensor::apply(const Tensor& image, Generator&) const {
   const Tensor in = dense_image(image, "to_tensor");
   if (in.dtype() == kFloat32) return in;
-  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  Tensor out = empty(in.shape(), {.dtype = kFloat32, .device = kCPU});
   std::transform(in.data<std::uint8_t>(), in.data<std::uint8_t>() + in.numel(), out.data<float>(),
                  [](std::uint8_t v) { return static_cast<float>(v) / 255.0f; });
   return out;
@@ -89,7 +89,7 @@ Tensor Normalize::apply(const Tensor& image, Generator&) const {
   const auto channels = static_cast<std::size_t>(in.size(0));
   FERRITE_CHECK(mean_.size() == 1 || mean_.size() == channels, ShapeError, "normalize",
                 "image has {} channels, mean and std have {}", channels, mean_.size());
-  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  Tensor out = empty(in.shape(), {.dtype = kFloat32, .device = kCPU});
   const std::int64_t area = in.size(1) * in.size(2);
   const float* p = in.data<float>();
   float* q = out.data<float>();
@@ -164,7 +164,7 @@ Tensor RandomErasing::apply(const Tensor& image, Generator& random) const {
     const auto w = static_cast<std::int64_t>(std::lround(std::sqrt(area / ratio)));
     if (h >= height || w >= width) continue;
     const std::int64_t top = up_to(random, height - h), left = up_to(random, width - w);
-    Tensor out = empty(in.shape(), {.dtype = in.dtype()});
+    Tensor out = empty(in.shape(), {.dtype = in.dtype(), .device = kCPU});
     std::memcpy(out.data_ptr(), in.data_ptr(), in.nbytes());
     dispatch_image(in, "random_erasing", [&]<class T>() {
       const double most = std::is_integral_v<T> ? 255 : std::numeric_limits<float>::max();

@@ -39,15 +39,15 @@ void copy_window(const Tensor& image, const Window& window, T fill, const Tensor
 }
 
 Tensor window_of(const Tensor& image, const Warp& warp, std::string_view op) {
-  Tensor out =
-      empty({image.size(0), warp.window.height, warp.window.width}, {.dtype = image.dtype()});
+  Tensor out = empty({image.size(0), warp.window.height, warp.window.width},
+                     {.dtype = image.dtype(), .device = kCPU});
   dispatch_image(image, op,
                  [&]<class T>() { copy_window<T>(image, warp.window, pixel<T>(warp.fill), out); });
   return out;
 }
 
 Tensor mirrored(const Tensor& image) {
-  Tensor out = empty(image.shape(), {.dtype = image.dtype()});
+  Tensor out = empty(image.shape(), {.dtype = image.dtype(), .device = kCPU});
   const std::int64_t rows = image.size(0) * image.size(1), width = image.size(2);
   dispatch_image(image, "mirror", [&]<class T>() {
     for (std::int64_t y = 0; y < rows; ++y)
@@ -58,7 +58,7 @@ Tensor mirrored(const Tensor& image) {
 }
 
 Tensor upside_down(const Tensor& image) {
-  Tensor out = empty(image.shape(), {.dtype = image.dtype()});
+  Tensor out = empty(image.shape(), {.dtype = image.dtype(), .device = kCPU});
   const std::int64_t height = image.size(1), width = image.size(2);
   dispatch_image(image, "flip", [&]<class T>() {
     for (std::int64_t row = 0; row < image.size(0) * height; ++row) {
@@ -222,14 +222,15 @@ Tensor warp_image(const Tensor& image, const Warp& warp, std::string_view op) {
     } else {
       FERRITE_CHECK(image.size(1) > 0 && image.size(2) > 0, ShapeError, op,
                     "expected an image with pixels, got {}", image.describe());
-      out = empty({image.size(0), warp.height, warp.width}, {.dtype = image.dtype()});
+      out =
+          empty({image.size(0), warp.height, warp.width}, {.dtype = image.dtype(), .device = kCPU});
       resample(image, warp.window, out);
     }
   }
   if (warp.mirrored) out = mirrored(out);
   if (warp.upside_down) out = upside_down(out);
   if (warp.affine) {
-    const Tensor moved = empty(out.shape(), {.dtype = out.dtype()});
+    const Tensor moved = empty(out.shape(), {.dtype = out.dtype(), .device = kCPU});
     dispatch_image(out, op, [&]<class T>() { move_image<T>(out, moved, warp); });
     out = moved;
   }
@@ -246,7 +247,7 @@ Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, co
   Shape shape = in.shape();
   shape[in.dim() - 2] = warp.height;
   shape[in.dim() - 1] = warp.width;
-  Tensor out = empty(shape, {.dtype = in.dtype()});
+  Tensor out = empty(shape, {.dtype = in.dtype(), .device = kCPU});
   const std::vector<std::int64_t> sources = mask_sources(height, width, warp);
   const std::size_t item = in.itemsize();
   const auto* from = static_cast<const char*>(in.data_ptr());
@@ -269,7 +270,7 @@ Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, co
 Tensor warp_boxes(const Tensor& boxes, const Warp& warp, std::string_view op) {
   check_coordinates(boxes, 4, "boxes", op);
   const Tensor in = host_contiguous(boxes, op);
-  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  Tensor out = empty(in.shape(), {.dtype = kFloat32, .device = kCPU});
   const auto width = static_cast<double>(warp.width), height = static_cast<double>(warp.height);
   for (std::int64_t i = 0; i < in.size(0); ++i) {
     const float* from = in.data<float>() + 4 * i;
@@ -290,7 +291,7 @@ Tensor warp_boxes(const Tensor& boxes, const Warp& warp, std::string_view op) {
 Tensor warp_points(const Tensor& points, const Warp& warp, std::string_view op) {
   check_coordinates(points, 2, "points", op);
   const Tensor in = host_contiguous(points, op);
-  Tensor out = empty(in.shape(), {.dtype = kFloat32});
+  Tensor out = empty(in.shape(), {.dtype = kFloat32, .device = kCPU});
   for (std::int64_t i = 0; i < in.size(0); ++i) {
     double x = in.data<float>()[2 * i], y = in.data<float>()[2 * i + 1];
     move(x, y, warp);

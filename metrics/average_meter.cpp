@@ -16,7 +16,7 @@ namespace ferrite::metrics {
 
 namespace {
 
-const TensorOptions kNumber{.dtype = kFloat64};
+const TensorOptions kNumber{.dtype = kFloat64, .device = kCPU};
 
 double number(const StateDict& dict, const char* name) { return dict.at(name).item<double>(); }
 
@@ -204,7 +204,7 @@ std::string SmoothedValue::str() const {
 StateDict SmoothedValue::state_dict() const {
   return {{"window", tensor(std::vector<double>(window_.begin(), window_.end()), kNumber)},
           {"total", tensor(total_, kNumber)},
-          {"count", tensor(count_, {.dtype = kInt64})}};
+          {"count", tensor(count_, {.dtype = kInt64, .device = kCPU})}};
 }
 
 void SmoothedValue::load_state_dict(const StateDict& dict) {

@@ -125,7 +125,7 @@ Tensor bytes_of(const Tensor& image) {
   if (image.dtype() == kUInt8) return image.cpu().contiguous();
   const bool unit = is_floating(image.dtype());
   const std::vector<double> values = image.to_vector<double>();
-  Tensor bytes = empty(image.shape(), {.dtype = kUInt8});
+  Tensor bytes = empty(image.shape(), {.dtype = kUInt8, .device = kCPU});
   auto* out = bytes.data<std::uint8_t>();
   for (double v : values) {
     v = unit ? v * 255 : v;

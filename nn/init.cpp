@@ -23,7 +23,7 @@ const Tensor& draw_on_host(const Tensor& t, Draw&& draw) {
   if (t.device().is_host()) {
     draw(t);
   } else {
-    const Tensor host = empty(t.shape(), {.dtype = t.dtype()});
+    const Tensor host = empty(t.shape(), {.dtype = t.dtype(), .device = kCPU});
     draw(host);
     t.copy_(host);
   }

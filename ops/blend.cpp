@@ -82,7 +82,8 @@ Tensor copysign(T a, T b) {
 Tensor copysign(T a, Scalar b) {
   ops::check_defined(a, "copysign");
   const DType dtype = ops::floating_type(ops::result_type(a, b));
-  return copysign(a, full({}, std::copysign(1.0, b.to<double>()), {.dtype = dtype}));
+  return copysign(a,
+                  full({}, std::copysign(1.0, b.to<double>()), {.dtype = dtype, .device = kCPU}));
 }
 
 namespace {
@@ -176,11 +177,13 @@ Tensor xlogy(T a, T b) {
 // Numbers have every digit, and do not decide the dtype.
 Tensor xlogy(T a, Scalar b) {
   ops::check_defined(a, "xlogy");
-  return xlogy_in(ops::floating_type(ops::result_type(a, b)), a, full({}, b, {.dtype = kFloat64}));
+  return xlogy_in(ops::floating_type(ops::result_type(a, b)), a,
+                  full({}, b, {.dtype = kFloat64, .device = kCPU}));
 }
 Tensor xlogy(Scalar a, T b) {
   ops::check_defined(b, "xlogy");
-  return xlogy_in(ops::floating_type(ops::result_type(b, a)), full({}, a, {.dtype = kFloat64}), b);
+  return xlogy_in(ops::floating_type(ops::result_type(b, a)),
+                  full({}, a, {.dtype = kFloat64, .device = kCPU}), b);
 }
 
 Tensor heaviside(T x, T values) {

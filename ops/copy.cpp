@@ -79,9 +79,10 @@ Tensor Tensor::pin_memory() const {
                 "only memory of the host can be pinned, got {}", describe());
   if (is_pinned()) return *this;
   const profiler::OpRange range("pin_memory", *this);
-  Tensor out = empty(
-      shape(),
-      {.dtype = dtype(), .memory_format = resolve(MemoryFormat::preserve, *this), .pinned = true});
+  Tensor out = empty(shape(), {.dtype = dtype(),
+                               .device = kCPU,
+                               .memory_format = resolve(MemoryFormat::preserve, *this),
+                               .pinned = true});
   transfer(out, *this, false, "pin_memory");
   if (recording(*this))
     record(out, "pin_memory", {*this}, [](const Tensor& grad, Needs) { return grad; });

@@ -1,7 +1,7 @@
 // Creating tensors: constants, sequences, values from C++, random numbers.
 //
-// Options default to get_default_dtype() (float32) on the host; use for example {.dtype = kInt64,
-// .device = "cpu:0"}, or a single one, kInt64 or "cpu:0".
+// Options default to get_default_dtype() (float32) on get_default_device() (the host); use for
+// example {.dtype = kInt64, .device = "cpu:0"}, or a single one, kInt64 or "cpu:0".
 // Random functions draw from `generator`, or from the default generator of the device; the same
 // seed gives the same numbers on every device, with any number of threads.
 #pragma once
@@ -119,7 +119,8 @@ void copy_row(const Row& row, Literal<T>*& to) {
 }
 template <class T, class Values>
 Tensor from_values(const Values& values, const TensorOptions& options) {
-  Tensor host = empty({static_cast<std::int64_t>(values.size())}, {.dtype = dtype_of<Literal<T>>});
+  Tensor host = empty({static_cast<std::int64_t>(values.size())},
+                      {.dtype = dtype_of<Literal<T>>, .device = kCPU});
   auto* to = host.template data<Literal<T>>();
   copy_row<T>(values, to);
   return place(host, options);
@@ -129,8 +130,8 @@ Tensor from_rows(const Rows& rows, const TensorOptions& options) {
   std::int64_t columns = rows.size() == 0 ? 0 : static_cast<std::int64_t>(rows.begin()->size());
   for (const auto& row : rows)
     columns = common_length(columns, static_cast<std::int64_t>(row.size()));
-  Tensor host =
-      empty({static_cast<std::int64_t>(rows.size()), columns}, {.dtype = dtype_of<Literal<T>>});
+  Tensor host = empty({static_cast<std::int64_t>(rows.size()), columns},
+                      {.dtype = dtype_of<Literal<T>>, .device = kCPU});
   auto* to = host.template data<Literal<T>>();
   for (const auto& row : rows) copy_row<T>(row, to);
   return place(host, options);
@@ -143,7 +144,7 @@ Tensor from_blocks(const Blocks& blocks, const TensorOptions& options) {
     count = common_length(count, static_cast<std::int64_t>(block.size()));
     rows.insert(rows.end(), block.begin(), block.end());
   }
-  const Tensor flat = from_rows<T>(rows, {.dtype = dtype_of<Literal<T>>});
+  const Tensor flat = from_rows<T>(rows, {.dtype = dtype_of<Literal<T>>, .device = kCPU});
   return place(flat.view({static_cast<std::int64_t>(blocks.size()), count, flat.shape().back()}),
                options);
 }
@@ -267,6 +268,11 @@ Tensor tensor(const std::vector<T>& values, const O& option) {
 template <class T, Option O>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const O& option) {
   return tensor(rows, options_of(option, {.dtype = detail::literal_dtype<T>()}));
+}
+
+template <Option O>
+Tensor tensor(std::initializer_list<detail::Number> values, const O& option) {
+  return tensor(values, options_of(option));
 }
 
 // ---- Sizes without braces: zeros(2, 3).

@@ -69,7 +69,8 @@ void host_to_device(const Tensor& out, const Tensor& in, bool non_blocking, cons
     check_not_captured(to, op, "a copy from memory that is not pinned or not dense");
     const std::size_t bytes = static_cast<std::size_t>(in.numel()) * itemsize(dtype);
     if (bytes <= kLargestStaged) {
-      run = empty(in.shape(), {.dtype = dtype, .memory_format = format, .pinned = true});
+      run = empty(in.shape(),
+                  {.dtype = dtype, .device = kCPU, .memory_format = format, .pinned = true});
       kernels::copy(from, run, in);
       run.storage()->record_stream(from);
     } else if (!run.defined()) {
@@ -106,7 +107,8 @@ void device_to_host(const Tensor& out, const Tensor& in, bool non_blocking, cons
   const Tensor run = packed(in, dtype, format);
   if (!landed.defined()) {
     const bool pinned = run.nbytes() <= kLargestStaged;
-    landed = empty(out.shape(), {.dtype = dtype, .memory_format = format, .pinned = pinned});
+    landed = empty(out.shape(),
+                   {.dtype = dtype, .device = kCPU, .memory_format = format, .pinned = pinned});
   }
   from.wait(to);  // queued work there may still use the memory of `out`
   cross(from, landed, run);

@@ -246,7 +246,7 @@ Tensor HDF5Rows::read(std::int64_t which, std::span<const std::int64_t> indices)
   const File::Dataset& from = file_->datasets[static_cast<std::size_t>(which)];
   Shape shape = from.row;
   shape.insert(0, std::ssize(indices));
-  Tensor out = empty(shape, {.dtype = from.element.dtype});
+  Tensor out = empty(shape, {.dtype = from.element.dtype, .device = kCPU});
   if (out.nbytes() == 0) return out;
   const std::size_t row = out.nbytes() / indices.size();
   auto* to = static_cast<char*>(out.data_ptr());

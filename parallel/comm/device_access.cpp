@@ -41,7 +41,8 @@ StagedTensor::StagedTensor(const Tensor& tensor) {
     return;
   }
   tensor_ = tensor;
-  staged_ = empty({static_cast<std::int64_t>(tensor.nbytes())}, {.dtype = kUInt8, .pinned = true});
+  staged_ = empty({static_cast<std::int64_t>(tensor.nbytes())},
+                  {.dtype = kUInt8, .device = kCPU, .pinned = true});
 }
 
 void StagedTensor::copy(Direction direction, const links::Interrupt& interrupt) const {

@@ -42,7 +42,7 @@ std::int64_t hash(std::string_view text) {
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text,
                                       std::int64_t longest) {
   const Device device = exchange_device(group);
-  Tensor mine = empty({longest}, {.dtype = kUInt8});
+  Tensor mine = empty({longest}, {.dtype = kUInt8, .device = kCPU});
   std::memset(mine.data_ptr(), 0, static_cast<std::size_t>(longest));
   std::memcpy(mine.data_ptr(), text.data(), text.size());
   const Tensor all = empty({group.size() * longest}, {.dtype = kUInt8, .device = device});

@@ -14,7 +14,7 @@ namespace {
 /// The state of rank 0's generator.
 PhiloxState agreed_state(PhiloxState own, ProcessGroup& group) {
   const NoGradGuard guard;
-  const Tensor host = empty({2}, {.dtype = kInt64});
+  const Tensor host = empty({2}, {.dtype = kInt64, .device = kCPU});
   auto* words = host.data<std::int64_t>();
   words[0] = std::bit_cast<std::int64_t>(own.seed);
   words[1] = std::bit_cast<std::int64_t>(own.offset);

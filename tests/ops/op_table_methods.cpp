@@ -52,7 +52,7 @@ void add_binary(std::vector<Op>& table) {
   with_number("mul_", numeric, [](C c) { return c[0] *= 2; });
   with_number("div_", floating, [](C c) { return c[0] /= 2; });
   // A number of the host goes along with the work.
-  with_number("mul", any, [](C c) { return c[0] * tensor(2.0); });
+  with_number("mul", any, [](C c) { return c[0] * tensor(2.0, kCPU); });
 }
 
 void add_sums(std::vector<Op>& table) {

@@ -224,7 +224,7 @@ void GlooGroup::reduce_by(const comm::HostCall& call, bool is_root, F&& run) {
   const ReduceOp op = call.call.op;
   const std::int64_t n = tensor.numel();
   if (is_wide(tensor.dtype(), op)) {
-    const Tensor sums = empty({n}, {.dtype = kFloat32});
+    const Tensor sums = empty({n}, {.dtype = kFloat32, .device = kCPU});
     widen(sums.data<float>(), call.out, n, tensor.dtype());
     run(sums.data<float>(), n, kFloat32);
     if (is_root)
@@ -280,7 +280,7 @@ void GlooGroup::reduce_scatter(const comm::HostCall& call) {
   const DType dtype = tensor.dtype();
   const std::int64_t n = tensor.numel();
   const std::size_t bytes = tensor.nbytes();
-  const Tensor parts = empty({n * size()}, {.dtype = dtype});
+  const Tensor parts = empty({n * size()}, {.dtype = dtype, .device = kCPU});
   auto* const received = static_cast<std::uint8_t*>(parts.data_ptr());
   gloo::AlltoallOptions options(gloo_);
   const std::size_t all = bytes * static_cast<std::size_t>(size());
@@ -289,7 +289,7 @@ void GlooGroup::reduce_scatter(const comm::HostCall& call) {
   gloo::alltoall(options);
 
   const DType partial = is_wide(dtype, op) ? kFloat32 : dtype;
-  const Tensor sums = partial == dtype ? tensor : empty({n}, {.dtype = partial});
+  const Tensor sums = partial == dtype ? tensor : empty({n}, {.dtype = partial, .device = kCPU});
   void* const kept = partial == dtype ? call.out : sums.data_ptr();
   const void* a = received;
   DType type = dtype;
