@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 
+#include "ferrite/core/named_tuple.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/module.h"
 
@@ -34,9 +36,14 @@ struct AttentionArguments {
   bool is_causal = false;
 };
 
+/// A NamedTuple (core/named_tuple.h).
 struct AttentionOutput {
   Tensor output;   ///< of the query's shape
   Tensor weights;  ///< [N, L, S], or [N, num_heads, L, S]; undefined unless need_weights
+  auto fields() { return std::tie(output, weights); }
+  auto fields() const { return std::tie(output, weights); }
+  operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
+  operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
 
 /// Multi-head attention (Vaswani et al. 2017) of query [L, N, embed_dim], key [S, N, kdim] and

@@ -16,6 +16,7 @@
 
 #include "ferrite/autograd/module_path.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/named_tuple.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite::nn {
@@ -211,6 +212,8 @@ void for_each_tensor(T& value, F& f) {
     if (value.defined()) f(value);
   } else if constexpr (requires { value.has_value(), *value; }) {
     if (value.has_value()) for_each_tensor(*value, f);
+  } else if constexpr (NamedTuple<T>) {
+    std::apply([&](auto&... parts) { (for_each_tensor(parts, f), ...); }, value.fields());
   } else if constexpr (TensorStruct<T>) {
     for_each_field(value, [&](Tensor& field) { for_each_tensor(field, f); });
   } else if constexpr (requires { std::tuple_size<T>::value; }) {

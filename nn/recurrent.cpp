@@ -186,7 +186,7 @@ Tensor LSTM::forward(const Tensor& input) { return run(input, {}).output; }
 
 LSTMOutput LSTM::forward(const Tensor& input, const LSTMState& state) {
   const Result r = run(input, {state.h, state.c});
-  return {r.output, r.last[0], r.last[1]};
+  return {r.output, {r.last[0], r.last[1]}};
 }
 
 Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {

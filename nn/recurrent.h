@@ -3,11 +3,14 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
+#include "ferrite/core/named_tuple.h"
 #include "ferrite/nn/module.h"
 
 namespace ferrite::nn {
@@ -71,22 +74,43 @@ class RNNBase : public Module {
   RNNOptions options_;
 };
 
+/// A NamedTuple (core/named_tuple.h), like the results below.
 struct LSTMState {
   Tensor h, c;
+  auto fields() { return std::tie(h, c); }
+  auto fields() const { return std::tie(h, c); }
+  operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
+  operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
 
+/// `auto [output, state] = lstm(x); auto [h_n, c_n] = state;`, or `std::tie(output, h_n, c_n) =
+/// lstm(x)`.
 struct LSTMOutput {
-  Tensor output, h_n, c_n;
+  Tensor output;
+  LSTMState state;  ///< after the last step
+  auto fields() { return std::tie(output, state); }
+  auto fields() const { return std::tie(output, state); }
+  operator std::tuple<Tensor&, LSTMState&>() && { return fields(); }
+  operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return {output, state.h, state.c}; }
 };
 
 /// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
-/// forget, cell, output. `auto [output, h_n, c_n] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Called
+/// forget, cell, output. `auto [output, state] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Called
 /// through Module, as in a Sequential, it returns only the output.
 class LSTM : public Cloneable<LSTM, RNNBase> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
   Tensor forward(const Tensor& input) override;
   LSTMOutput forward(const Tensor& input, const LSTMState& state);
+  /// States as libtorch gives them: `lstm(x, std::make_tuple(h, c))`.
+  template <std::same_as<std::tuple<Tensor, Tensor>> States>
+  LSTMOutput forward(const Tensor& input, const States& state) {
+    return forward(input, LSTMState{std::get<0>(state), std::get<1>(state)});
+  }
+  template <std::same_as<std::tuple<Tensor, Tensor>> States>
+  LSTMOutput operator()(const Tensor& input, const States& state) {
+    return (*this)(input, LSTMState{std::get<0>(state), std::get<1>(state)});
+  }
   LSTMOutput operator()(const Tensor& input, const LSTMState& state = {}) {
     return Cloneable::operator()(input, state);
   }
@@ -99,6 +123,10 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
 /// Of a GRU or an RNN.
 struct GRUOutput {
   Tensor output, h_n;
+  auto fields() { return std::tie(output, h_n); }
+  auto fields() const { return std::tie(output, h_n); }
+  operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
+  operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
 using RNNOutput = GRUOutput;
 
@@ -191,6 +219,15 @@ class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
   Tensor forward(const Tensor& input) override { return forward(input, {}).h; }
   LSTMState forward(const Tensor& input, const LSTMState& state);
+  /// States as libtorch gives them: `lstm(x, std::make_tuple(h, c))`.
+  template <std::same_as<std::tuple<Tensor, Tensor>> States>
+  LSTMState forward(const Tensor& input, const States& state) {
+    return forward(input, LSTMState{std::get<0>(state), std::get<1>(state)});
+  }
+  template <std::same_as<std::tuple<Tensor, Tensor>> States>
+  LSTMState operator()(const Tensor& input, const States& state) {
+    return (*this)(input, LSTMState{std::get<0>(state), std::get<1>(state)});
+  }
   LSTMState operator()(const Tensor& input, const LSTMState& state = {}) {
     return Cloneable::operator()(input, state);
   }

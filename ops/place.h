@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ferrite/core/generator.h"
+#include "ferrite/core/named_tuple.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -58,9 +59,13 @@ struct UniqueOptions {
   bool return_counts = false;
   std::optional<int> dim = {};  ///< compares slices along it, instead of elements
 };
+/// A NamedTuple.
 struct Unique {
   Tensor values, inverse, counts;  ///< int64; undefined if not asked for
-  operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return {values, inverse, counts}; }
+  auto fields() { return std::tie(values, inverse, counts); }
+  auto fields() const { return std::tie(values, inverse, counts); }
+  operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return fields(); }
+  operator std::tuple<Tensor, Tensor, Tensor>() const { return fields(); }
 };
 /// The different elements in ascending order (slices: in lexicographic order), where in them each
 /// element is, and how often each occurs. NaNs are all different. Off the tape. Waits for the

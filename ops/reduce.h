@@ -11,6 +11,7 @@
 #include <optional>
 #include <tuple>
 
+#include "ferrite/core/named_tuple.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -43,10 +44,17 @@ Tensor var(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keep
 /// Its square root.
 Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 
+/// A NamedTuple, as below.
 struct ValuesIndices {
   Tensor values, indices;  ///< indices are int64
-  /// For std::tie(values, indices) = x.max(1).
-  operator std::tuple<Tensor&, Tensor&>() && { return {values, indices}; }
+  auto fields() { return std::tie(values, indices); }
+  auto fields() const { return std::tie(values, indices); }
+  operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
+  // For std::tie(values, std::ignore) = x.max(1).
+  using Ignored = decltype((std::ignore));
+  operator std::tuple<Tensor&, Ignored>() && { return std::tie(values, std::ignore); }
+  operator std::tuple<Ignored, Tensor&>() && { return std::tie(std::ignore, indices); }
+  operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
 
 /// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared

@@ -88,6 +88,8 @@ class Zip {
     else if constexpr (HasFieldsOf<T>)
       tuples(FieldsOf<std::remove_const_t<M>>::of(model),
              FieldsOf<std::remove_const_t<T>>::of(other));
+    else if constexpr (NamedTuple<T>)
+      tuples(model.fields(), other.fields());
     else if constexpr (OptionalLike<T>)
       optionals(model, other);
     else if constexpr (TupleLike<T>)

@@ -69,8 +69,8 @@ void check(const std::string& name, nn::LSTM&& lstm) {
   lstm.eval();
   load(name, lstm);
   const Tensor x = leaf(name, "x"), h_0 = leaf(name, "h_0"), c_0 = leaf(name, "c_0");
-  const auto [output, h_n, c_n] = lstm(x, {h_0, c_0});
-  check_recorded(name, lstm, {{"output", output}, {"h_n", h_n}, {"c_n", c_n}},
+  const auto [output, state] = lstm(x, {h_0, c_0});
+  check_recorded(name, lstm, {{"output", output}, {"h_n", state.h}, {"c_n", state.c}},
                  {{"x", x}, {"h_0", h_0}, {"c_0", c_0}});
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("LSTMCell and GRUCell agree with PyTorch, and with a step of their lay
   layer.to(kFloat64);
   for (const auto& [name, p] : layer.named_parameters())
     p.detach().copy_(lstm.state_dict().at(name.substr(0, name.size() - 3)));
-  check_equal(layer(x.unsqueeze(0)).h_n.select(0, 0), lstm(x).h);
+  check_equal(layer(x.unsqueeze(0)).state.h.select(0, 0), lstm(x).h);
   check_equal(static_cast<nn::Module&>(lstm)(x), lstm(x).h);
   CHECK(names(gru) == "weight_ih weight_hh ");
   CHECK(lstm.str() == "LSTMCell(3, 4)");
@@ -162,10 +162,40 @@ TEST_CASE("recurrent layers count multiply-adds, and hooks see all outputs") {
         // 10 rows; per direction 16 rows of weights; layers with 3 and 8 inputs, and 4 states.
         CHECK(module.multiply_adds(inputs, outputs) == 10 * 2 * 16 * (3 + 4 + 8 + 4));
       });
-  const auto [output, h_n, c_n] = lstm(ones({2, 5, 3}));
+  const auto [output, state] = lstm(ones({2, 5, 3}));
   CHECK(outputs_seen == 3);
   const Tensor rows[] = {ones({2, 3}), ones({2, 4})};
   CHECK(nn::GRUCell(3, 4).multiply_adds({rows, 1}, {rows + 1, 1}) == 2 * 12 * (3 + 4));
+}
+
+TEST_CASE("what an LSTM returns is taken apart as in PyTorch and in libtorch") {
+  nn::LSTM lstm(3, 4);
+  const Tensor x = ones({2, 5, 3});
+  auto [output, state] = lstm(x);
+  auto [h_n, c_n] = state;
+  check_equal(std::get<0>(lstm(x)), output);
+  check_equal(std::get<0>(std::get<1>(lstm(x))), h_n);
+  Tensor a, b, c;
+  std::tie(a, b, c) = lstm(x);
+  check_equal(a, output);
+  check_equal(b, h_n);
+  check_equal(c, c_n);
+  nn::LSTMState last;
+  std::tie(a, last) = lstm(x);
+  check_equal(last.c, c_n);
+  // States go on, in any of the forms.
+  const Tensor next = lstm(x, state).output;
+  CHECK((next - output).abs().max().item<double>() > 1e-3);
+  check_equal(lstm(x, {h_n, c_n}).output, next);
+  check_equal(lstm(x, std::make_tuple(h_n, c_n)).output, next);
+  check_equal(lstm.forward(x, std::make_tuple(h_n, c_n)).output, next);
+  std::tuple<Tensor, Tensor> pair = state;
+  check_equal(std::get<1>(pair), c_n);
+  nn::GRU gru(3, 4);
+  std::tie(a, b) = gru(x);
+  check_equal(std::get<1>(gru(x)), b);
+  auto [g, h] = gru(x, b);
+  CHECK(g.shape() == Shape{2, 5, 4});
 }
 
 TEST_CASE("LSTM and GRU under autocast") {
@@ -207,7 +237,7 @@ TEST_CASE("recurrent layers reject wrong shapes and options") {
   CHECK_THROWS_AS(nn::LSTM(0, 4), ValueError);
   CHECK_THROWS_AS(nn::LSTM(3, 4, {.num_layers = 0}), ValueError);
   CHECK_THROWS_AS(nn::GRU(3, 4, {.dropout = 1.5}), ValueError);
-  CHECK(lstm(ones({5, 0, 3})).h_n.shape() == Shape{2, 0, 4});
+  CHECK(lstm(ones({5, 0, 3})).state.h.shape() == Shape{2, 0, 4});
 }
 
 namespace {

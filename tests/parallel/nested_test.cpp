@@ -76,7 +76,7 @@ TEST_CASE("nested values: their tensors, in order, and copies with others") {
   check_form(std::map<std::string, Tensor>{{"y", a}, {"x", b}}, {2, 1});
   check_form(std::unordered_map<int, std::vector<Tensor>>{{7, {a, b}}}, {1, 2});
   check_form(NestedPair{a, b}, {1, 2});
-  check_form(nn::LSTMOutput{a, b, c}, {1, 2, 3});
+  check_form(nn::LSTMOutput{a, {b, c}}, {1, 2, 3});
   check_form(Batch{a, b, "folder", {c}}, {1, 2, 3});
   check_form(
       std::map<int, std::optional<std::array<NestedPair, 1>>>{{1, {{NestedPair{a, b}}}}, {2, {}}},
