@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -66,6 +67,10 @@ class ModuleContainer : public Module {
     auto& added = register_module(std::move(name), detail::owned(std::forward<M>(module)));
     ++size_;
     return added;
+  }
+  template <detail::ContainedModule M>
+  auto& add_module(std::string name, M&& module) {
+    return push_back(std::move(name), std::forward<M>(module));
   }
   /// push_back() that can be chained.
   template <detail::ContainedModule M>
@@ -207,6 +212,20 @@ class ParameterDict : public Cloneable<ParameterDict> {
   std::vector<std::string> keys() const;
   std::vector<NamedTensor> items() const { return named_parameters(); }
   void pop(std::string_view name) { unregister_tensor(name); }
+};
+
+/// A function as a layer: `Sequential(Linear(4, 2), Functional(relu), Functional(softmax, 1))`,
+/// whose other arguments are given here.
+class Functional : public Cloneable<Functional> {
+ public:
+  template <class F, class... Arguments>
+  requires std::invocable<F&, const Tensor&, Arguments&...>
+  explicit Functional(F function, Arguments... arguments)
+      : function_([=](const Tensor& x) { return function(x, arguments...); }) {}
+  Tensor forward(const Tensor& input) override { return function_(input); }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;
 };
 
 /// Returns its input.

@@ -73,12 +73,14 @@ void Module::register_parameter(std::string name, Tensor& member, bool requires_
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
   if (member.defined()) member.set_requires_grad(requires_grad);
+  has_tensors_ = true;
   registry_.push_back({.name = std::move(name), .kind = Kind::parameter, .offset = offset});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
+  has_tensors_ = true;
   registry_.push_back({.name = std::move(name),
                        .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
                        .offset = offset});
@@ -92,10 +94,11 @@ void Module::register_module(std::string name, Module& member) {
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
 }
 
-void Module::add_module(std::string name, std::unique_ptr<Module> module) {
+void Module::take_module(std::string name, std::unique_ptr<Module> module) {
   check_name(name);
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
+  module->check_self_references();
   check_no_cycle(*module, name);
   module->become_part();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
@@ -119,6 +122,7 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
   Entry* const entry = parent->find_entry(last);
   FERRITE_CHECK(entry && !entry->wrapped, ValueError, "replace",
                 "expected the path of a module below this {}, got '{}'", name(), path);
+  module->check_self_references();
   parent->check_no_cycle(*module, last);
   module->become_part();
   if (entry->module) {
@@ -168,6 +172,7 @@ void Module::wrap_module(Module& module) {
 Tensor& Module::add_parameter(std::string name, Tensor parameter, bool requires_grad) {
   check_name(name);
   if (parameter.defined()) parameter.set_requires_grad(requires_grad);
+  has_tensors_ = true;
   registry_.push_back({.name = std::move(name),
                        .kind = Kind::parameter,
                        .tensor = std::make_unique<Tensor>(std::move(parameter))});
@@ -176,6 +181,7 @@ Tensor& Module::add_parameter(std::string name, Tensor parameter, bool requires_
 
 Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
   check_name(name);
+  has_tensors_ = true;
   registry_.push_back({.name = std::move(name),
                        .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
                        .tensor = std::make_unique<Tensor>(std::move(buffer))});
@@ -187,6 +193,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
 /// Calls f(path, kind, tensor) on all tensors, in PyTorch's order: a module's parameters, its
 /// buffers, then those of its children.
 void Module::for_each_tensor(const std::string& prefix, const Visitor& f) const {
+  check_self_references();
   for (bool parameters : {true, false})
     for (const Entry& e : registry_)
       if (e.kind < Kind::computed && (e.kind == Kind::parameter) == parameters)
@@ -234,6 +241,7 @@ std::vector<Module*> Module::children() const {
 }
 
 Module& Module::child(std::size_t index) const {
+  if (!has_tensors_ && index < registry_.size()) return module_of(registry_[index]);
   for (const Entry& e : registry_)
     if (e.kind == Kind::module && index-- == 0) return module_of(e);
   fail<IndexError>("module", "{} has {} modules", name(), children().size());
@@ -332,11 +340,14 @@ void detail::compute_tensors(Module& module) {
 }
 
 const char* Module::name_calls() const {
+  check_self_references();
   const Module* const outermost = detail::CallScope::outermost;
   // One that is registered nowhere, and often made for a single call, goes by its caller's path.
   if (outermost && !is_part_) return autograd::detail::module_path;
-  for (const auto& [path, module] : (outermost ? outermost : this)->named_modules())
+  for (const auto& [path, module] : (outermost ? outermost : this)->named_modules()) {
+    module->check_self_references();
     module->call_path_ = profiler::detail::intern(path);
+  }
   if (!call_path_) call_path_ = autograd::detail::module_path;  // a part of another model
   return call_path_;
 }

@@ -31,6 +31,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
 #include <unordered_map>
 #include <utility>
@@ -49,7 +50,13 @@ namespace detail {
 class SubstitutedTensors;
 }
 
-using NamedTensor = std::pair<std::string, Tensor>;
+/// `for (auto& [name, p] : net.named_parameters())`; p.key() and p.value() in libtorch.
+struct NamedTensor : std::pair<std::string, Tensor> {
+  using pair::pair;
+  NamedTensor(pair named) : pair(std::move(named)) {}
+  const std::string& key() const { return first; }
+  const Tensor& value() const { return second; }
+};
 using NamedModule = std::pair<std::string, Module*>;
 
 struct LoadOptions {
@@ -284,8 +291,18 @@ class Module {
   template <class M>
   M& register_module(std::string name, std::unique_ptr<M> module) {
     M* given = module.get();
-    add_module(std::move(name), std::move(module));  // throws if it is null
+    take_module(std::move(name), std::move(module));  // throws if it is null
     return *given;
+  }
+  /// The same of a temporary: `auto& fc = net.register_module("fc", nn::Linear(4, 2))`.
+  template <class M>
+  requires std::derived_from<M, Module> M& register_module(std::string name, M&& module) {
+    return register_module(std::move(name), std::make_unique<M>(std::move(module)));
+  }
+  /// PyTorch's name.
+  template <class M>
+  requires(!std::is_lvalue_reference_v<M>) auto& add_module(std::string name, M&& module) {
+    return register_module(std::move(name), std::move(module));
   }
   Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
   Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
@@ -315,6 +332,9 @@ class Module {
 
  protected:
   Module() = default;
+  /// A module that holds a reference or a pointer to a member of its own that it registered must
+  /// set it anew in its move constructor, as C++ does not: else the first use of the moved module
+  /// throws Error.
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other) noexcept;
   /// Only for clone(); throws Error for accidental copies.
@@ -360,6 +380,12 @@ class Module {
     std::shared_ptr<const Compute> compute = {};
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
+  /// An address of a registered member that the object held at `offset` before it was moved.
+  struct SelfReference {
+    std::size_t offset;
+    const void* target;
+    std::string name;
+  };
 
   /// The path in the outermost of the modules whose call led to this one's, when it got one; it
   /// lives as long as the process.
@@ -374,7 +400,7 @@ class Module {
   std::vector<Tensor> parameters_like(std::string_view pattern, const char* op) const;
   Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
   Tensor find_tensor(std::string_view path, bool parameter) const;
-  void add_module(std::string name, std::unique_ptr<Module> module);
+  void take_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name) const;
   /// The part of this module with that name, or null.
   Entry* find_entry(std::string_view name) const;
@@ -386,6 +412,8 @@ class Module {
   void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
   void share_hooks(const Module& other);
   void check_own_children(const Module& original) const;
+  void note_self_references(Module& other);
+  void check_self_references() const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   void warn_of_skipped_hooks() const;
@@ -404,9 +432,11 @@ class Module {
       outer_hooks_;  // of a module of which this is a part, or null
   bool training_ = true;
   bool computes_tensors_ = false;
+  bool has_tensors_ = false;                              // or had; in the registry
   bool is_part_ = false;                                  // of the module that registered it
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call
   detail::ModuleAddress address_;
+  std::unique_ptr<std::vector<SelfReference>> moved_;  // null but after a move with such addresses
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

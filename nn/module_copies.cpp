@@ -35,9 +35,11 @@ Module::Module(Module&& other) noexcept
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
       computes_tensors_(other.computes_tensors_),
+      has_tensors_(other.has_tensors_),
       is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
   address_.take(other.address_, this);
+  note_self_references(other);
 }
 
 Module& Module::operator=(Module&& other) noexcept {
@@ -45,15 +47,19 @@ Module& Module::operator=(Module&& other) noexcept {
   hooks_ = std::move(other.hooks_);
   training_ = other.training_;
   computes_tensors_ = other.computes_tensors_;
+  has_tensors_ = other.has_tensors_;
   call_path_ = other.call_path_.load();
   forget_call_paths();
-  if (&other != this) address_.take(other.address_, this);
+  if (&other == this) return *this;
+  address_.take(other.address_, this);
+  note_self_references(other);
   return *this;
 }
 
 Module::Module(const Module& other)
     : training_(other.training_),
       computes_tensors_(other.computes_tensors_),
+      has_tensors_(other.has_tensors_),
       is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
   FERRITE_CHECK(cloning > 0, Error, "module",
@@ -144,6 +150,48 @@ void Module::check_own_children(const Module& original) const {
           name(), registry_[i].name, child.name(), child.name(), registry_[i].name);
     }
     module_of(registry_[i]).check_own_children(child);
+  }
+}
+
+/// Keeps the addresses of registered members that `other`, which is being moved here and whose
+/// registry this has, holds in its own object.
+void Module::note_self_references(Module& other) {
+  moved_ = std::move(other.moved_);  // of a move before that
+  const std::span<const std::byte> object = other.memory();
+  const auto* const begin = object.data();
+  const auto* const start = reinterpret_cast<const std::byte*>(&other);
+  for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
+    const std::byte* word = nullptr;
+    std::memcpy(&word, begin + at, sizeof(word));
+    if (word < begin || word >= begin + object.size()) continue;
+    for (const Entry& e : registry_) {
+      if (e.tensor || e.module || e.wrapped) continue;
+      const std::byte* const member = start + e.offset;
+      const bool is_module = e.kind == Kind::module;
+      if (word != member &&
+          !(is_module && word == reinterpret_cast<const Module*>(member)->memory().data()))
+        continue;
+      if (!moved_) moved_ = std::make_unique<std::vector<SelfReference>>();
+      moved_->push_back({at, word, e.name});
+    }
+  }
+  if (moved_) call_path_ = nullptr;  // the next call looks for them (name_calls)
+}
+
+/// Throws if an address that was kept still lies in this object.
+void Module::check_self_references() const {
+  if (!moved_) [[likely]]
+    return;
+  const std::span<const std::byte> object = memory();
+  for (const SelfReference& held : *moved_) {
+    const void* word = nullptr;
+    if (held.offset + sizeof(word) > object.size()) continue;
+    std::memcpy(&word, object.data() + held.offset, sizeof(word));
+    FERRITE_CHECK(word != held.target, Error, "move",
+                  "{} holds a reference or a pointer to its member '{}', which after the move is "
+                  "that of the object it was moved from; set it anew in the move constructor, or "
+                  "use the member itself",
+                  name(), held.name);
   }
 }
 

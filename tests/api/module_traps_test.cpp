@@ -1,6 +1,10 @@
 // What libtorch users write in modules, and what would go wrong in silence.
 #include <doctest/doctest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/pooling.h"
@@ -48,6 +52,39 @@ class Pointing : public nn::Cloneable<Pointing> {
   nn::Linear* last_ = &fc_;
 };
 
+/// Sets its pointer anew when it is moved.
+class Following : public nn::Cloneable<Following> {
+ public:
+  Following() { register_module("fc", fc_); }
+  Following(const Following& other) : Cloneable(other), fc_(other.fc_) {}
+  Following(Following&& other) noexcept : Cloneable(std::move(other)), fc_(std::move(other.fc_)) {}
+  Tensor forward(const Tensor& x) override { return (*last_)(x); }
+
+ private:
+  nn::Linear fc_{2, 1};
+  nn::Linear* last_ = &fc_;
+};
+
+/// Points to a parameter of its own.
+class PointingToTensor : public nn::Cloneable<PointingToTensor> {
+ public:
+  PointingToTensor() { register_parameter("scale", scale_); }
+  Tensor forward(const Tensor& x) override { return x * *used_; }
+
+ private:
+  Tensor scale_ = ones({1});
+  Tensor* used_ = &scale_;
+};
+
+class Holder : public nn::Cloneable<Holder> {
+ public:
+  Holder() { register_module("part", part_); }
+  Tensor forward(const Tensor& x) override { return part_(x); }
+
+ private:
+  Pointing part_;
+};
+
 }  // namespace
 
 TEST_CASE("forward(Tensor) is found through Module, in a Sequential and with hooks") {
@@ -93,6 +130,59 @@ TEST_CASE("clone names the child to which the object holds a reference or a poin
   nn::Sequential net{Referring()};
   CHECK_THROWS_AS(net.clone(), Error);
   CHECK_THROWS_AS(Pointing().clone(), Error);
+}
+
+TEST_CASE("a moved module that points to a member of its own says so before it is used") {
+  const Tensor x = ones({2});
+  const auto message = [](const char* type, const char* member) {
+    return std::string("[move] ") + type + " holds a reference or a pointer to its member '" +
+           member +
+           "', which after the move is that of the object it was moved from; set it anew in "
+           "the move constructor, or use the member itself";
+  };
+  Pointing first;
+  CHECK_NOTHROW(first(x));  // has its path from here on
+  Pointing moved = std::move(first);
+  CHECK_THROWS_WITH_AS(moved(x), doctest::Contains(message("Pointing", "fc").c_str()), Error);
+  CHECK_THROWS_AS(moved.parameters(), Error);
+  CHECK_THROWS_AS(moved.state_dict(), Error);
+  Pointing again = std::move(moved);  // what it points to is now twice removed
+  CHECK_THROWS_AS(again(x), Error);
+  CHECK_THROWS_AS(nn::Sequential{Pointing()}, Error);
+  nn::Sequential net;
+  CHECK_THROWS_AS(net.push_back(Pointing()), Error);
+  CHECK(net.empty());
+
+  PointingToTensor scaled;
+  PointingToTensor assigned;
+  assigned = std::move(scaled);
+  CHECK_THROWS_WITH_AS(assigned(x), doctest::Contains(message("PointingToTensor", "scale").c_str()),
+                       Error);
+
+  Holder holder;
+  CHECK_NOTHROW(holder(x));
+  Holder other = std::move(holder);
+  CHECK_THROWS_WITH_AS(other(x), doctest::Contains(message("Pointing", "fc").c_str()), Error);
+}
+
+TEST_CASE("modules are moved with references to what the registry owns, or pointers set anew") {
+  const Tensor x = ones({2});
+  Referring referring;
+  const Tensor y = referring(x);
+  Referring moved = std::move(referring);
+  CHECK(moved(x).item<float>() == y.item<float>());
+  moved.parameters()[0].detach().zero_();
+  moved.parameters()[1].detach().fill_(4);
+  CHECK(moved(x).item<float>() == 4);
+
+  Following following;
+  nn::Sequential net(std::move(following));
+  net.parameters()[0].detach().zero_();
+  net.parameters()[1].detach().fill_(5);
+  CHECK(net(x).item<float>() == 5);
+  std::vector<Following> list;
+  for (int i = 0; i < 5; ++i) list.emplace_back();  // moves them as it grows
+  for (Following& f : list) CHECK_NOTHROW(f(x));
 }
 
 TEST_CASE("the kernel of a pooling layer is one number or a pair") {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ferrite/nn/layers.h"
@@ -131,6 +132,39 @@ TEST_CASE("lists take temporaries, variables and pointers, under names") {
   CHECK(nested(ones({1, 1, 5, 5})).shape() == Shape{1, 18});
   nn::ModuleList list(linear, linear);
   CHECK(list.parameters().size() == 4);
+}
+
+TEST_CASE("elements of a list are found beside tensors that were added to it") {
+  nn::ModuleList list;
+  list.push_back(nn::Linear(1, 2));
+  list.add_buffer("steps", zeros({}));
+  list.push_back(nn::ReLU());
+  Names types;
+  for (nn::Module& module : list) types.push_back(module.name());
+  CHECK(types == Names{"Linear", "ReLU"});
+  CHECK(list[1].name() == "ReLU");
+  const auto clone = list.clone();
+  CHECK((*clone)[1].name() == "ReLU");
+  nn::ModuleList moved = std::move(list);
+  CHECK(moved[1].name() == "ReLU");
+  CHECK_THROWS_AS(moved[2], IndexError);
+}
+
+TEST_CASE("functions are layers with their other arguments") {
+  nn::Sequential net(nn::Functional([](const Tensor& x) { return x - 1; }),
+                     nn::Functional([](const Tensor& x, double factor) { return x * factor; }, 3));
+  CHECK(net(ones({2}) * 2).to_vector<float>() == std::vector<float>{3, 3});
+  CHECK((*net.clone())(ones({1}) * 3).item<float>() == 6);
+}
+
+TEST_CASE("embeddings of given rows") {
+  const Tensor rows = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  nn::Embedding frozen = nn::Embedding::from_pretrained(rows);
+  CHECK(frozen(tensor({1})).to_vector<float>() == std::vector<float>{3, 4});
+  CHECK(frozen.num_trainable_parameters() == 0);
+  CHECK(frozen.parameters().size() == 1);
+  CHECK(nn::Embedding::from_pretrained(rows, false).num_trainable_parameters() == 4);
+  CHECK_THROWS_AS(nn::Embedding::from_pretrained(zeros({2})), ShapeError);
 }
 
 TEST_CASE("ModuleDict, ParameterList and ParameterDict") {

@@ -9,6 +9,7 @@
 #include "ferrite/nn/models/mobile.h"
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/nn/models/vision_transformer.h"
+#include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/softmax.h"
@@ -52,6 +53,8 @@ std::vector<Layer> layers() {
       {"Embedding", maker<Embedding>(6, 3, EmbeddingOptions{.padding_idx = 2}), {4, 3}, 6},
       {"Flatten", maker<Flatten>(), image},
       {"Identity", maker<Identity>(), image},
+      {"Functional",
+       [] { return std::make_unique<Functional>([](const Tensor& x) { return x * 2; }); }, image},
       {"Conv2d", maker<Conv2d>(4, 6, 3, nn::Conv2dOptions{.stride = 2, .padding = 1}), image},
       {"Conv2d in groups",
        maker<Conv2d>(4, 6, Pair{3, 2},
