@@ -50,6 +50,12 @@ class Storage final : public RefCounted {
     version_.store(std::max(version(), other) + 1, std::memory_order_relaxed);
     last_writer_.store(op, std::memory_order_relaxed);
   }
+  /// After bump_version(): the values were scaled or clipped, but are those of the same backward().
+  void count_rescaling() { rescalings_.fetch_add(1, std::memory_order_relaxed); }
+  /// version() without the changes that count_rescaling() followed.
+  std::uint32_t version_of_values() const {
+    return version() - rescalings_.load(std::memory_order_relaxed);
+  }
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,7 +64,7 @@ class Storage final : public RefCounted {
   Allocator::Block block_;
   std::size_t nbytes_;
   Device device_;
-  std::atomic<std::uint32_t> version_{0};
+  std::atomic<std::uint32_t> version_{0}, rescalings_{0};
   std::atomic<const char*> last_writer_{""};
   Allocator* allocator_ = nullptr;  // null: wrapped memory
   struct Extra;

@@ -161,10 +161,17 @@ std::vector<std::int64_t> SubsetRandomSampler::order(std::int64_t epoch) const {
 DistributedSampler::DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options)
     : size_(size), options_(options) {
   check_size(size, "distributed_sampler");
-  FERRITE_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
+  if (options.num_replicas) {
+    FERRITE_CHECK(options.world_size == 1 || options.world_size == *options.num_replicas,
+                  ValueError, "distributed_sampler",
+                  "num_replicas is {}, but world_size {}; give one of them", *options.num_replicas,
+                  options.world_size);
+    options_.world_size = *options.num_replicas;
+  }
+  FERRITE_CHECK(options_.world_size > 0 && options.rank >= 0 && options.rank < options_.world_size,
                 ValueError, "distributed_sampler",
                 "expected a rank of 0 to world_size - 1, got rank {} of {}", options.rank,
-                options.world_size);
+                options_.world_size);
   FERRITE_CHECK(options.pad || !options.drop_last, ValueError, "distributed_sampler",
                 "expected .drop_last = true or .pad = false, not both");
 }

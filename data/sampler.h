@@ -134,6 +134,8 @@ class SubsetRandomSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
+  /// PyTorch's name of world_size, of which one is given; before rank, as in its arguments.
+  std::optional<std::int64_t> num_replicas = {};
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
   bool shuffle = true;

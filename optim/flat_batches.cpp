@@ -44,6 +44,7 @@ void FlatBatches::write_back(const char* op) const {
   for (const auto& [tensor, dense] : tensors_) {
     if (!dense.is_same(tensor)) kernels::copy(current_stream(tensor.device()), tensor, dense);
     tensor.storage()->bump_version(op);
+    tensor.storage()->count_rescaling();
   }
 }
 

@@ -63,6 +63,24 @@ std::vector<Tensor> Optimizer::parameters() const {
   return all;
 }
 
+std::vector<AnyParamGroup> Optimizer::param_groups() {
+  std::vector<AnyParamGroup> all;
+  all.reserve(groups_.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    all.push_back(AnyParamGroup(lr_option(g), groups_[g].parameters, fields(g), name_));
+  return all;
+}
+
+double& AnyParamGroup::operator[](std::string_view name) const {
+  std::string names;
+  for (const Field& field : options_)
+    if (double* const* number = std::get_if<double*>(&field.value)) {
+      if (field.name == name) return **number;
+      names += (names.empty() ? "" : ", ") + std::string(field.name);
+    }
+  fail<IndexError>(op_, "a group has no number '{}'; it has {}", name, names);
+}
+
 void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f) {
   std::vector<Tensor> replaced;
   for (const Tensor& p : parameters()) {

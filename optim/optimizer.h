@@ -21,6 +21,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,26 @@
 #include "ferrite/optim/positional.h"
 
 namespace ferrite::optim {
+
+/// A group of an optimizer of any kind, from Optimizer::param_groups(), valid as long as that.
+class AnyParamGroup {
+ public:
+  double& lr;
+  const std::vector<Tensor>& params() const { return *params_; }
+  /// Another option of the optimizer that is a number, under its name in state_dict():
+  /// `group["weight_decay"] = 0`, `group["betas.0"]`. IndexError names them if there is none of
+  /// that name.
+  double& operator[](std::string_view name) const;
+
+ private:
+  friend class Optimizer;
+  AnyParamGroup(double& lr, const std::vector<Tensor>& params, Fields options, const char* op)
+      : lr(lr), params_(&params), options_(std::move(options)), op_(op) {}
+
+  const std::vector<Tensor>* params_;
+  Fields options_;
+  const char* op_;
+};
 
 class Optimizer {
  public:
@@ -60,6 +81,11 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
 
   std::size_t num_groups() const { return groups_.size(); }
+  /// The groups, to be read and changed where the kind of optimizer is not known:
+  /// `for (auto& group : optimizer.param_groups()) group.lr *= 0.1;`. SGD, Adam and so on have
+  /// their own, with all options as members. A captured step sees only what set_lr() and
+  /// set_momentum() change.
+  std::vector<AnyParamGroup> param_groups();
   const std::vector<Tensor>& parameters(std::size_t group) const;
   /// Those of all groups.
   std::vector<Tensor> parameters() const;
@@ -252,6 +278,7 @@ class OptimizerWith : public Optimizer {
     add_parameters(std::move(parameters));
     options_.emplace_back(checked, this->parameters(num_groups() - 1));
   }
+  void add_param_group(const Group& group) { add_param_group(group.parameters, group.options); }
   /// The groups, to be read and changed.
   std::span<GroupInOptimizer<Options>> param_groups() { return options_; }
   std::span<const GroupInOptimizer<Options>> param_groups() const { return options_; }

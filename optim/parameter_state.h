@@ -12,13 +12,14 @@
 
 namespace ferrite::optim {
 
-/// Which gradient the optimizer saw last: its memory, and how often that had been written.
+/// Which gradient the optimizer saw last: its memory, and how often that had been written other
+/// than by clipping and unscaling.
 struct GradientSeen {
   const void* storage = nullptr;
   std::uint32_t version = 0;
 
   static GradientSeen of(const Tensor& grad) {
-    return {grad.storage().get(), grad.storage()->version()};
+    return {grad.storage().get(), grad.storage()->version_of_values()};
   }
   friend bool operator==(const GradientSeen&, const GradientSeen&) = default;
 };

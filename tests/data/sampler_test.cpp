@@ -114,6 +114,12 @@ TEST_CASE("sampler: ranks share an epoch") {
         Indices{0});
   CHECK(DistributedSampler(1, {.rank = 3, .world_size = 4, .drop_last = true}).size() == 0);
   CHECK(DistributedSampler(0, {.world_size = 2}).order(0).empty());
+  CHECK(DistributedSampler(5, {.num_replicas = 2, .rank = 1, .shuffle = false}).order(0) ==
+        Indices{1, 3, 0});
+  CHECK(DistributedSampler(5, {.num_replicas = 2, .rank = 1, .world_size = 2}).size() == 3);
+  CHECK_THROWS_AS(DistributedSampler(5, {.num_replicas = 2, .rank = 1, .world_size = 4}),
+                  ValueError);
+  CHECK_THROWS_AS(DistributedSampler(5, {.num_replicas = 1, .rank = 1}), ValueError);
   CHECK_THROWS_AS(DistributedSampler(5, {.rank = 2, .world_size = 2}), ValueError);
   CHECK_THROWS_AS(DistributedSampler(5, {.rank = -1, .world_size = 2}), ValueError);
   CHECK_THROWS_AS(DistributedSampler(5, {.drop_last = true, .pad = false}), ValueError);

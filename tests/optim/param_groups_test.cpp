@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "ferrite/autograd/engine.h"
 #include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/optim/adam.h"
 #include "ferrite/optim/muon.h"
 #include "ferrite/optim/sgd.h"
@@ -100,4 +104,35 @@ TEST_CASE("a pattern that nothing fits is an error with the closest names") {
   CHECK_THROWS_AS(optim::SGD(param_groups(net, SGDOptions(), {{"fc", {.lr = -1}}})), ValueError);
   CHECK(net.parameters("*.bias").size() == 3);
   CHECK(net.parameters("fc, conv1").size() == 4);
+}
+
+TEST_CASE("groups are read and changed whatever the optimizer") {
+  nn::Linear layer(2, 3);
+  const auto first = [&] { return layer.weight.detach().to_vector<float>(); };
+  optim::SGD sgd({{{layer.weight}, {.lr = 0.5}}, {{layer.bias}, {.lr = 0.25, .momentum = 0.5}}});
+  optim::Adam adam(layer.parameters(), {.lr = 0.5});
+  for (optim::Optimizer* optimizer : std::vector<optim::Optimizer*>{&sgd, &adam}) {
+    CHECK(optimizer->param_groups().size() == optimizer->num_groups());
+    for (auto& group : optimizer->param_groups()) group.lr *= 0.5;
+    CHECK(optimizer->lr() == 0.25);
+    CHECK(optimizer->param_groups()[0].params()[0].is_same(layer.weight));
+    for (auto group : optimizer->param_groups()) group["weight_decay"] = 0.5;
+    CHECK_THROWS_AS(optimizer->param_groups().at(2), std::out_of_range);
+  }
+  CHECK(sgd.options(1).weight_decay == 0.5);
+  CHECK(adam.options().weight_decay == 0.5);
+  optim::Optimizer& any = sgd;
+  CHECK(any.param_groups()[1]["momentum"] == 0.5);
+  CHECK(static_cast<optim::Optimizer&>(adam).param_groups()[0]["betas.1"] == 0.999);
+  CHECK_THROWS_WITH_AS(any.param_groups()[0]["wieght_decay"],
+                       doctest::Contains("a group has no number 'wieght_decay'; it has lr"),
+                       IndexError);
+  // The next step uses them.
+  layer.weight.detach().fill_(2);
+  any.param_groups()[0].lr = 1;
+  layer(zeros({1, 2})).sum().backward();
+  any.step();  // gradient 0, decay 0.5
+  CHECK(first() == std::vector<float>(6, 1));
+  sgd.add_param_group({{ones({2}).set_requires_grad()}, {.lr = 3}});
+  CHECK(any.lr(2) == 3);
 }

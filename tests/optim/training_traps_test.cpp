@@ -11,6 +11,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/adam.h"
+#include "ferrite/optim/clip.h"
 #include "ferrite/optim/grad_scaler.h"
 #include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/sgd.h"
@@ -53,6 +54,46 @@ TEST_CASE("a parameter that was replaced between steps is an error, whatever its
     sgd.replace_parameters([&](const Tensor& p) { return p.dim() == 2 ? layer.weight : p; });
     CHECK_NOTHROW(train(layer, sgd, set_to_none));
     CHECK(layer.weight[0][0].item<double>() == doctest::Approx(0.9));
+  }
+}
+
+TEST_CASE("a replaced parameter is an error too where its old gradient is unscaled or clipped") {
+  const auto rewrite = [](int how, optim::GradScaler& scaler, optim::SGD& sgd) {
+    if (how == 0) scaler.unscale_(sgd);
+    if (how == 1) optim::clip_grad_norm_(sgd.parameters(), 0.1);
+    if (how == 2) optim::clip_grad_value_(sgd.parameters(), 0.1);
+    if (how == 3) optim::clip_grads_with_norm_(sgd.parameters(), 0.1, tensor(3.0, kFloat64));
+    if (how == 4) {
+      scaler.unscale_(sgd);
+      optim::clip_grad_norm_(sgd.parameters(), 0.1);
+    }
+  };
+  for (int how = 0; how <= 4; ++how) {
+    CAPTURE(how);
+    nn::Linear layer(2, 3);
+    optim::SGD sgd(layer.parameters(), {.lr = 0.1});
+    optim::GradScaler scaler({.init_scale = 4});
+    const auto train = [&](bool zero) {
+      if (zero) layer.zero_grad();  // of the model: it does not reach what it no longer has
+      scaler.scale(layer(ones({1, 2})).sum()).backward();
+      rewrite(how, scaler, sgd);
+      scaler.step(sgd);
+      scaler.update();
+    };
+    for (int i = 0; i < 2; ++i) CHECK_NOTHROW(train(true));
+    CHECK_NOTHROW(train(false));  // adds to the clipped gradient
+    layer.weight = new_weight();
+    CHECK_THROWS_WITH_AS(train(true), doctest::Contains("parameter 0 of group 0"), ValueError);
+  }
+}
+
+TEST_CASE("gradients of parameters that only the optimizer holds are new in every step") {
+  optim::SGD sgd({ones({2}).set_requires_grad()}, {.lr = 0.25});
+  for (const bool zero : {true, false, false}) {
+    if (zero) sgd.zero_grad();
+    (sgd.parameters(0)[0] * 2).sum().backward();
+    optim::clip_grad_norm_(sgd.parameters(), 1);
+    CHECK_NOTHROW(sgd.step());
   }
 }
 
