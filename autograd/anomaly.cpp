@@ -12,7 +12,8 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/pass.h"
 #include "ferrite/core/profiler/type_name.h"
-#include "ferrite/kernels/reduce.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/multi_tensor.h"
 
 namespace ferrite::autograd {
 
@@ -31,16 +32,51 @@ std::string describe_frame(const void* address) {
                      found.dli_fname, offset);
 }
 
-/// Whether there is a NaN in `grad`, which the maximum would be.
-bool has_nan(const Tensor& grad) {
-  if (!is_floating(grad.dtype()) || grad.numel() == 0) return false;
-  NoGradGuard guard;
-  Shape one = grad.shape();
-  std::ranges::fill(one, 1);
-  const Tensor most = empty(one, {.dtype = grad.dtype(), .device = grad.device()});
-  kernels::reduce(current_stream(grad.device()), kernels::ReduceOp::max, most, grad);
-  return std::isnan(most.item<double>());
+/// Arrays of one dtype on one device.
+struct GradientBatch {
+  Device device;
+  kernels::FlatTensors arrays;
+};
+
+bool batch_has_nan(const GradientBatch& batch) {
+  const Tensor sum = empty({}, {.dtype = kFloat64, .device = batch.device});
+  kernels::sum_of_powers(current_stream(batch.device), batch.arrays, 1, sum);
+  return std::isnan(sum.item<double>());  // sums of infinite magnitudes are infinite
 }
+
+/// The elements of gradients, in a batch for each device and dtype.
+class GradientElements {
+ public:
+  void add(const Tensor& grad) {
+    if (!grad.defined() || !is_floating(grad.dtype()) || grad.numel() == 0) return;
+    Shape shape = grad.shape();  // without repetitions, as in the gradient of a sum
+    std::int64_t reach = 1, numel = 1;
+    for (int d = 0; d < shape.size(); ++d) {
+      if (grad.strides()[d] == 0) shape[d] = 1;
+      reach += (shape[d] - 1) * grad.strides()[d];
+      numel *= shape[d];
+    }
+    Tensor dense = as_strided(grad, shape, grad.strides(), grad.storage_offset());
+    if (reach != numel) {
+      const Tensor copy = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
+      kernels::copy(current_stream(grad.device()), copy, dense);
+      dense = copy;
+    }
+    auto batch = std::ranges::find_if(batches_, [&](const GradientBatch& b) {
+      return b.device == grad.device() && b.arrays.dtype == grad.dtype();
+    });
+    if (batch == batches_.end())
+      batch = batches_.insert(batch, GradientBatch{grad.device(), {{}, grad.dtype()}});
+    batch->arrays.arrays.push_back({dense.data_ptr(), numel});
+    tensors_.push_back(std::move(dense));
+  }
+  /// Waits for the device, once unless there are several devices or dtypes.
+  bool has_nan() const { return std::ranges::any_of(batches_, batch_has_nan); }
+
+ private:
+  std::vector<GradientBatch> batches_;
+  std::vector<Tensor> tensors_;
+};
 
 }  // namespace
 
@@ -60,10 +96,17 @@ DetectAnomalyGuard::~DetectAnomalyGuard() { set_detect_anomaly(was_on_, checked_
 
 void check_anomaly(const Node& node, const Gradients& results) {
   if (!is_anomaly_enabled() || !is_anomaly_check_nan_enabled()) return;
-  for (std::size_t i = 0; i < results.size(); ++i)
-    FERRITE_CHECK(!results[i].defined() || !has_nan(results[i]), AutogradError, node.name,
+  NoGradGuard guard;
+  GradientElements all;
+  for (const Tensor& result : results) all.add(result);
+  if (!all.has_nan()) return;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    GradientElements one;
+    one.add(results[i]);
+    FERRITE_CHECK(!one.has_nan(), AutogradError, node.name,
                   "its backward gave NaN in the gradient of input {}, {}", i,
                   results[i].describe());
+  }
 }
 
 void note_call_stack(Error& error, const Node& node) {

@@ -2,17 +2,20 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "ferrite/autograd/anomaly.h"
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/nn/functional_call.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
 
 using namespace ferrite;
 
@@ -98,6 +101,32 @@ TEST_CASE("anomaly mode finds the backward that gives NaN, its module and its ca
   CHECK(message_of([&] { sqrt(x).sum().backward(); }) == "none");
   CHECK(std::isinf(x.grad().to_vector<float>()[0]));
   autograd::set_detect_anomaly(false);
+}
+
+TEST_CASE("anomaly mode finds NaN in any gradient of a node, however it lies in memory") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto check = [&](const Tensor& good, const Tensor& bad) {
+    const Tensor a = zeros({2}, {.dtype = kFloat32, .requires_grad = true}), b = zeros_like(a);
+    const Tensor c = zeros({2}, {.dtype = kFloat64, .requires_grad = true});
+    const Tensor out = zeros({2});
+    autograd::record(out, "three", {a, b, c},
+                     [=](const Tensor&, autograd::Needs) -> autograd::Gradients {
+                       return {good, Tensor(), bad};
+                     });
+    return message_of([&] { out.sum().backward(); });
+  };
+  const autograd::DetectAnomalyGuard guard;
+  const Tensor infinite = full({2}, -INFINITY), fine = zeros({2}, kFloat64);
+  const Tensor wide = tensor({{1.0, nan}, {2.0, 3.0}}, kFloat64);
+  const char* const in_last =
+      "[three] its backward gave NaN in the gradient of input 2, float64[2]";
+  CHECK(check(infinite, fine) == "none");
+  CHECK(check(infinite, tensor({INFINITY, -INFINITY}, kFloat64)) == "none");
+  CHECK(check(infinite, tensor({0.0, nan}, kFloat64)).find(in_last) != std::string::npos);
+  CHECK(check(infinite, full({}, nan, kFloat64).expand({2})).find(in_last) != std::string::npos);
+  CHECK(check(infinite, wide.select(1, 1)).find(in_last) != std::string::npos);
+  CHECK(check(infinite, wide.select(1, 0)) == "none");  // NaN lies between its elements
+  CHECK(check(full({2}, nan), fine).find("of input 0, float32[2]") != std::string::npos);
 }
 
 TEST_CASE("errors of backward name the module whose forward they belong to") {
