@@ -21,6 +21,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/core/tensor_index.h"
+#include "ferrite/core/version.h"
 #include "ferrite/core/warning.h"
 #include "ferrite/data/auto_augment.h"
 #include "ferrite/data/checkpoint.h"

@@ -1,9 +1,11 @@
 // Running the tape backward.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,17 @@ class TensorHook {
  private:
   std::function<void()> remove_;
 };
+
+template <std::invocable<const Tensor&> F>
+requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> TensorHook
+Tensor::register_hook(F hook)
+const {
+  return register_hook(std::function<Tensor(const Tensor&)>(
+      [hook = std::move(hook)](const Tensor& grad) mutable -> Tensor {
+        hook(grad);
+        return {};
+      }));
+}
 
 namespace autograd {
 

@@ -36,6 +36,18 @@ class EnableGradGuard : public GradModeGuard {
   EnableGradGuard() : GradModeGuard(true) {}
 };
 
+// libtorch's names.
+using AutoGradMode = GradModeGuard;
+/// As NoGradGuard, unless `enabled` is false.
+class InferenceMode : public GradModeGuard {
+ public:
+  explicit InferenceMode(bool enabled = true) : GradModeGuard(!enabled && grad_enabled()) {}
+};
+struct GradMode {
+  static bool is_enabled() { return grad_enabled(); }
+  static void set_enabled(bool on) { detail::grad_mode = on; }
+};
+
 /// Calls `body` without recording.
 template <class F>
 decltype(auto) no_grad(F&& body) {

@@ -37,6 +37,7 @@ class Shape {
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t back() const { return (*this)[ndim_ - 1]; }
+  std::vector<std::int64_t> vec() const { return {begin(), end()}; }
   const std::int64_t* begin() const { return dims_.data(); }
   const std::int64_t* end() const { return dims_.data() + ndim_; }
   std::int64_t* begin() { return dims_.data(); }

@@ -5,6 +5,7 @@
 // core/ never calls them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
@@ -13,6 +14,8 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/accessor.h"
@@ -93,6 +96,9 @@ class Tensor : public TensorMethods {
                   "w.grad() = t, and x.copy_(t) for x.data() = t");
   }
 
+  /// Makes the handle undefined: `w.mutable_grad().reset()`.
+  void reset() & { impl_ = nullptr; }
+
   // ---- Properties. Undefined tensors have none: all but defined() and describe() throw
   // ValueError.
   bool defined() const { return static_cast<bool>(impl_); }
@@ -151,6 +157,14 @@ class Tensor : public TensorMethods {
   T* data_ptr() const {
     return data<T>();
   }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data<T>();
+  }
+  template <class T>
+  const T* const_data_ptr() const {
+    return data<T>();
+  }
   /// The elements by N indices. DTypeError unless T is their type, ShapeError unless there are N
   /// dimensions, DeviceError unless the host has the tensor, which must outlive the accessor.
   template <class T, std::size_t N>
@@ -172,6 +186,8 @@ class Tensor : public TensorMethods {
   Scalar item_scalar() const;
   /// `float loss = x.item();`
   Scalar item() const { return item_scalar(); }
+  /// Whether the only element is not 0, which `if (x)` asks in Python.
+  bool is_nonzero() const { return item<double>() != 0; }
   /// All elements in row-major order, converted to T, whatever the strides. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
@@ -220,6 +236,10 @@ class Tensor : public TensorMethods {
   /// replaces the gradient; it must have the same shape (ShapeError), dtype (DTypeError) and device
   /// (DeviceError).
   TensorHook register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  /// One that only looks.
+  template <std::invocable<const Tensor&> F>
+  requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> TensorHook register_hook(F hook)
+  const;
   /// Leaves only: calls `hook` with the leaf after its grad() was updated, once per backward.
   TensorHook register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
 
@@ -451,6 +471,19 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype = get_default_dtype
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
                  std::function<void()> deleter = {});
+/// Its dtype and device are those of the options: from_blob(data, {2, 3}, dtype(kFloat64)).
+template <class T>
+requires std::same_as<T, TensorOptions> || std::same_as<T, TensorOptionsBuilder> Tensor
+from_blob(void* data, const Shape& shape, const T& options, std::function<void()> deleter = {}) {
+  TensorOptions all{.device = Device()};
+  if constexpr (std::same_as<T, TensorOptions>)
+    all = options;
+  else
+    all = options.over(all);
+  Tensor made = from_blob(data, shape, all.dtype, all.device, std::move(deleter));
+  if (all.requires_grad) made.set_requires_grad();
+  return made;
+}
 /// Copies `values` (row-major) into a new tensor on the host; ShapeError unless the counts agree.
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <string>
 
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/host_copy.h"
@@ -305,6 +306,30 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
           name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,
           tensor);
   return wanted;
+}
+
+void save(const std::vector<Tensor>& tensors, const std::filesystem::path& path) {
+  StateDict dict;
+  for (std::size_t i = 0; i < tensors.size(); ++i) dict.insert(std::to_string(i), tensors[i]);
+  save(dict, path);
+}
+
+void save(const Tensor& tensor, const std::filesystem::path& path) {
+  save(std::vector{tensor}, path);
+}
+
+void load(std::vector<Tensor>& tensors, const std::filesystem::path& path) {
+  const StateDict dict = load(path);
+  std::vector<Tensor> found;
+  for (std::size_t i = 0; i < dict.size(); ++i) found.push_back(dict.at(std::to_string(i)));
+  tensors = std::move(found);
+}
+
+void load(Tensor& tensor, const std::filesystem::path& path) {
+  const StateDict dict = load(path);
+  FERRITE_CHECK(dict.size() == 1, ValueError, "load", "expected one tensor in '{}', got {}",
+                path.string(), dict.size());
+  tensor = dict.begin()->second;
 }
 
 }  // namespace ferrite

@@ -139,4 +139,23 @@ StateDict load(const std::filesystem::path& path, const Location& location) {
   return load(path, {.map_location = location});
 }
 
+/// save() and load() of what has a state dict: `save(model, "model.safetensors")`, an optimizer, a
+/// scheduler.
+template <class T>
+requires requires(const T& object) {
+  { object.state_dict() } -> std::convertible_to<StateDict>;
+}
+void save(const T& object, const std::filesystem::path& path) {
+  save(StateDict(object.state_dict()), path);
+}
+template <class T>
+requires requires(T& object, const StateDict& state) { object.load_state_dict(state); }
+void load(T& object, const std::filesystem::path& path) { object.load_state_dict(load(path)); }
+/// Of tensors, which are named "0", "1", ... in the file.
+void save(const std::vector<Tensor>& tensors, const std::filesystem::path& path);
+void save(const Tensor& tensor, const std::filesystem::path& path);
+void load(std::vector<Tensor>& tensors, const std::filesystem::path& path);
+/// ValueError unless the file holds one tensor.
+void load(Tensor& tensor, const std::filesystem::path& path);
+
 }  // namespace ferrite

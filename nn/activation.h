@@ -24,10 +24,15 @@ class ReLU : public Cloneable<ReLU> {
   ReLUOptions options_;
 };
 
+struct LeakyReLUOptions {
+  double negative_slope = 0.01;
+};
+
 /// x where x > 0, else negative_slope * x.
 class LeakyReLU : public Cloneable<LeakyReLU> {
  public:
   explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
+  explicit LeakyReLU(const LeakyReLUOptions& options) : LeakyReLU(options.negative_slope) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 

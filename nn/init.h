@@ -55,3 +55,8 @@ const Tensor& kaiming_normal_(const Tensor& t, double a = 0, FanMode mode = FanM
 const Tensor& orthogonal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
 
 }  // namespace ferrite::nn::init
+
+namespace ferrite {
+inline constexpr nn::init::FanMode kFanIn = nn::init::FanMode::fan_in;
+inline constexpr nn::init::FanMode kFanOut = nn::init::FanMode::fan_out;
+}  // namespace ferrite

@@ -42,6 +42,16 @@ std::optional<std::int64_t> Linear::multiply_adds(std::span<const Tensor>,
   return outputs[0].numel() * weight.size(1);
 }
 
+Embedding Embedding::from_pretrained(Tensor embeddings, bool freeze,
+                                     const EmbeddingOptions& options) {
+  FERRITE_CHECK(embeddings.defined() && embeddings.dim() == 2, ShapeError, "Embedding",
+                "expected rows [num_embeddings, embedding_dim], got {}", embeddings.describe());
+  Embedding made(embeddings.size(0), 0, options);
+  made.weight = embeddings.detach();
+  made.weight.set_requires_grad(!freeze);
+  return made;
+}
+
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
                      const EmbeddingOptions& options)
     : weight(empty({num_embeddings, embedding_dim})), padding_idx_(options.padding_idx) {

@@ -59,6 +59,10 @@ class Embedding : public Cloneable<Embedding> {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
             const EmbeddingOptions& options = {});
+  /// With these rows, [num_embeddings, embedding_dim], which are shared, not copied, and get no
+  /// gradients where `freeze`. ShapeError for others.
+  static Embedding from_pretrained(Tensor embeddings, bool freeze = true,
+                                   const EmbeddingOptions& options = {});
   /// Draws new rows from N(0, 1).
   void reset_parameters();
   Tensor forward(const Tensor& indices) override;

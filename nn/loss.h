@@ -3,6 +3,8 @@
 // weights are buffers, which move with the module.
 #pragma once
 
+#include <concepts>
+
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/ctc_loss.h"
 #include "ferrite/ops/loss.h"
@@ -10,11 +12,23 @@
 
 namespace ferrite::nn {
 
+namespace detail {
+/// The overload that takes options.
+inline constexpr Tensor (*nll_loss)(const Tensor&, const Tensor&,
+                                    const NllLossOptions&) = ferrite::nll_loss;
+}  // namespace detail
+
 /// A loss of two tensors, function(input, target, options), whose options may hold class weights.
 /// Options are a struct or a Reduction.
 template <auto function, class Options>
 class PairLoss : public Module {
  public:
+  /// {.reduction = Reduction::sum}, where that is the only option.
+  struct ReductionOptions {
+    Reduction reduction = Reduction::mean;
+  };
+  explicit PairLoss(const ReductionOptions& options) requires std::same_as<Options, Reduction>
+      : options_(options.reduction) {}
   explicit PairLoss(const Options& options = {}) : options_(options) {
     if constexpr (requires { options_.weight; }) register_buffer("weight", options_.weight);
     if constexpr (requires { options_.pos_weight; })
@@ -48,7 +62,7 @@ class CrossEntropyLoss
  public:
   using Cloneable::Cloneable;
 };
-class NLLLoss : public Cloneable<NLLLoss, PairLoss<nll_loss, NllLossOptions>> {
+class NLLLoss : public Cloneable<NLLLoss, PairLoss<detail::nll_loss, NllLossOptions>> {
  public:
   using Cloneable::Cloneable;
 };

@@ -144,6 +144,15 @@ struct TransformerOptions {
 class Transformer : public Cloneable<Transformer> {
  public:
   explicit Transformer(const TransformerOptions& options = {});
+  Transformer(std::int64_t d_model, std::int64_t nhead, std::int64_t num_encoder_layers = 6,
+              std::int64_t num_decoder_layers = 6, std::int64_t dim_feedforward = 2048,
+              double dropout = 0.1)
+      : Transformer(TransformerOptions{.d_model = d_model,
+                                       .nhead = nhead,
+                                       .num_encoder_layers = num_encoder_layers,
+                                       .num_decoder_layers = num_decoder_layers,
+                                       .dim_feedforward = dim_feedforward,
+                                       .dropout = dropout}) {}
   /// Draws all matrices again.
   void reset_parameters();
   using Module::forward;

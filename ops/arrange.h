@@ -2,6 +2,7 @@
 // order.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -34,17 +35,36 @@ Tensor rot90(const Tensor& x, std::int64_t k = 1, const Dims& dims = {0, 1});
 /// cat() along the second dimension (the first, of vectors); along the first of atleast_2d, and
 /// along the third of atleast_3d.
 Tensor hstack(std::span<const Tensor> tensors);
+inline Tensor hstack(std::initializer_list<Tensor> tensors) {
+  return hstack(std::span(tensors.begin(), tensors.size()));
+}
 Tensor vstack(std::span<const Tensor> tensors);
+inline Tensor vstack(std::initializer_list<Tensor> tensors) {
+  return vstack(std::span(tensors.begin(), tensors.size()));
+}
 Tensor dstack(std::span<const Tensor> tensors);
+inline Tensor dstack(std::initializer_list<Tensor> tensors) {
+  return dstack(std::span(tensors.begin(), tensors.size()));
+}
 /// A matrix with the tensors, of 2 dimensions at most, along its diagonal.
 Tensor block_diag(std::span<const Tensor> tensors);
+inline Tensor block_diag(std::initializer_list<Tensor> tensors) {
+  return block_diag(std::span(tensors.begin(), tensors.size()));
+}
 
 // ---- Grids and pairs
 /// The coordinates of a grid, expanded views of the vectors (or numbers): `indexing` "ij" has the
 /// first along rows, "xy" along columns (ValueError for others).
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
+inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors,
+                                    std::string_view indexing = "ij") {
+  return meshgrid(std::span(tensors.begin(), tensors.size()), indexing);
+}
 /// All rows with one element of each vector; the vector itself, if there is one.
 Tensor cartesian_prod(std::span<const Tensor> tensors);
+inline Tensor cartesian_prod(std::initializer_list<Tensor> tensors) {
+  return cartesian_prod(std::span(tensors.begin(), tensors.size()));
+}
 /// All subsets of r elements, in order of position, as rows.
 Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);
 /// int64 [2, n]: rows and columns of what tril() and triu() keep of [rows, columns].

@@ -4,6 +4,9 @@
 // sizes do not fit.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/channel_statistics.h"
 #include "ferrite/ops/pair.h"
@@ -25,6 +28,12 @@ struct PaddingOf {
       : size(depth, height, width) {}
   constexpr PaddingOf(SizeOf<N> sizes) requires(N > 1) : size(sizes) {}
   constexpr PaddingOf(Same) : size(0), is_same(true) {}
+  /// "same", or "valid" for none (ValueError). An array, so that 0 is a number.
+  template <std::size_t n>
+  PaddingOf(const char (&name)[n]) : size(0), is_same(name == std::string_view("same")) {
+    FERRITE_CHECK(is_same || name == std::string_view("valid"), ValueError, "conv",
+                  "expected a padding of numbers, \"same\" or \"valid\", got \"{}\"", name);
+  }
 
   SizeOf<N> size;
   bool is_same = false;

@@ -12,7 +12,7 @@
 namespace ferrite {
 
 /// How the losses of the elements are reduced: to their mean, to their sum, or not at all.
-enum class Reduction : std::uint8_t { mean, sum, none };
+enum class Reduction : std::uint8_t { mean, sum, none, Mean = mean, Sum = sum, None = none };
 
 struct CrossEntropyOptions {
   Tensor weight = {};  ///< [C]: one factor per class; the mean is then weighted
@@ -37,6 +37,12 @@ struct NllLossOptions {
 };
 /// cross_entropy of class indices with log probabilities as `input`.
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
+inline Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
+                       Reduction reduction, std::int64_t ignore_index = -100) {
+  return nll_loss(
+      input, target,
+      NllLossOptions{.weight = weight, .ignore_index = ignore_index, .reduction = reduction});
+}
 
 // Elementwise losses of two tensors, broadcast against each other.
 

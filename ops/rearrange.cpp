@@ -1,6 +1,7 @@
 #include "ferrite/ops/rearrange.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
@@ -112,6 +113,15 @@ Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode) {
 }
 
 }  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
+           Scalar value) {
+  constexpr std::string_view kNames[] = {"constant", "reflect", "replicate", "circular"};
+  const auto name = std::ranges::find(kNames, mode);
+  FERRITE_CHECK(name != std::end(kNames), ValueError, "pad",
+                "expected a mode constant, reflect, replicate or circular, got {}", mode);
+  return pad(x, amounts, static_cast<PadMode>(name - std::begin(kNames)), value);
+}
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
   const profiler::OpRange range("pad", x);

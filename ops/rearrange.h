@@ -1,6 +1,7 @@
 // Padding, and copies in another order.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "ferrite/core/tensor.h"
@@ -14,6 +15,9 @@ using kernels::PadMode;  // constant, reflect, replicate, circular
 /// the size, circular at most the size.
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
            PadMode mode = PadMode::constant, Scalar value = 0);
+/// The same, where `mode` is "constant", "reflect", "replicate" or "circular" (ValueError).
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
+           Scalar value = 0);
 
 /// Reverses the order along the dimensions.
 Tensor flip(const Tensor& x, const Dims& dims);

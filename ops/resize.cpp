@@ -117,6 +117,17 @@ Tensor backward(const Plan& plan, const Tensor& grad) {
 
 }  // namespace
 
+InterpolateModeName::InterpolateModeName(std::string_view name)
+    : mode(name == "bilinear" ? InterpolateMode::bilinear : InterpolateMode::nearest) {
+  FERRITE_CHECK(name == "bilinear" || name == "nearest", ValueError, kOp,
+                "expected a mode \"nearest\" or \"bilinear\", got \"{}\"", name);
+}
+
+Tensor interpolate(const Tensor& input, Pair size, InterpolateModeName mode,
+                   std::optional<bool> align_corners) {
+  return interpolate(input, {.size = size, .mode = mode, .align_corners = align_corners});
+}
+
 Tensor interpolate(const Tensor& input, const InterpolateOptions& options) {
   const profiler::OpRange range("interpolate", input);
   return forward(make_plan(input, options), input);

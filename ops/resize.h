@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "ferrite/core/tensor.h"
 #include "ferrite/kernels/resize.h"
@@ -11,6 +12,16 @@
 namespace ferrite {
 
 using kernels::InterpolateMode;  // nearest, bilinear
+
+/// The mode, or its name: "nearest", "bilinear" (ValueError for other names).
+struct InterpolateModeName {
+  constexpr InterpolateModeName(InterpolateMode given) : mode(given) {}
+  InterpolateModeName(std::string_view name);
+  InterpolateModeName(const char* name) : InterpolateModeName(std::string_view(name)) {}
+  constexpr operator InterpolateMode() const { return mode; }
+
+  InterpolateMode mode;
+};
 
 /// Factors for height and width; a single number applies to both.
 struct ScaleFactor {
@@ -27,7 +38,7 @@ struct InterpolateOptions {
   // Exactly one of these two; 0 means "not given". Factors give sizes of floor(input * factor).
   Pair size = 0;
   ScaleFactor scale_factor = 0;
-  InterpolateMode mode = InterpolateMode::nearest;
+  InterpolateModeName mode = InterpolateMode::nearest;
   /// bilinear: whether the centres of the corner cells are aligned, rather than the corners of the
   /// image. Default: false.
   std::optional<bool> align_corners = {};
@@ -42,5 +53,10 @@ struct InterpolateOptions {
 /// planes and for sizes below 1; ValueError for options that contradict each other. Differentiable
 /// to any order; the gradient is computed in a fixed order.
 Tensor interpolate(const Tensor& input, const InterpolateOptions& options);
+/// To a size, [H, W] or one for both, as PyTorch's second argument: `interpolate(x, 224)`,
+/// `interpolate(x, {224, 196}, "bilinear")`.
+Tensor interpolate(const Tensor& input, Pair size,
+                   InterpolateModeName mode = InterpolateMode::nearest,
+                   std::optional<bool> align_corners = {});
 
 }  // namespace ferrite

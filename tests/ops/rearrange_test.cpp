@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/views.h"
@@ -138,6 +140,16 @@ TEST_CASE("empty and small tensors") {
   CHECK(tril(zeros({0, 3})).shape() == Shape{0, 3});
   CHECK(triu(zeros({2, 0})).shape() == Shape{2, 0});
   CHECK(flip(tensor({7}).expand({3}), {0}).to_vector<double>() == std::vector<double>{7, 7, 7});
+}
+
+TEST_CASE("modes of padding by name") {
+  const Tensor x = arange(6, kFloat32).view(2, 3);
+  for (const auto& [name, mode] :
+       {std::pair("reflect", PadMode::reflect), std::pair("replicate", PadMode::replicate),
+        std::pair("circular", PadMode::circular)})
+    CHECK(equal(pad(x, {1, 1}, name), pad(x, {1, 1}, mode)));
+  CHECK(equal(pad(x, {1, 1}, "constant", 2), pad(x, {1, 1}, PadMode::constant, 2)));
+  CHECK_THROWS_AS(pad(x, {1, 1}, "mirror"), ValueError);
 }
 
 TEST_CASE("errors") {

@@ -141,6 +141,20 @@ TEST_CASE("interpolate: views, empty batches, one cell, threads") {
   for (std::size_t i = 0; i < 4; ++i) check_equal(results[i], results[i + 4]);
 }
 
+TEST_CASE("interpolate takes a size by position, and modes by name") {
+  const Tensor x = arange(6, kFloat32).view(1, 1, 2, 3);
+  check_equal(interpolate(x, 2), interpolate(x, {.size = 2}));
+  check_equal(interpolate(x, {4, 5}), interpolate(x, {.size = {4, 5}}));
+  const InterpolateOptions bilinear{.size = {4, 5}, .mode = InterpolateMode::bilinear};
+  check_equal(interpolate(x, {4, 5}, "bilinear"), interpolate(x, bilinear));
+  check_equal(interpolate(x, {.size = {4, 5}, .mode = "bilinear"}), interpolate(x, bilinear));
+  check_equal(interpolate(x, {4, 5}, kBilinear, true),
+              interpolate(x, {.size = {4, 5}, .mode = kBilinear, .align_corners = true}));
+  CHECK_THROWS_WITH_AS(interpolate(x, 2, "cubic"),
+                       "[interpolate] expected a mode \"nearest\" or \"bilinear\", got \"cubic\"",
+                       ValueError);
+}
+
 TEST_CASE("interpolate refuses what it cannot do") {
   const Tensor x = ones({1, 2, 3, 4});
   CHECK_THROWS_WITH_AS(interpolate(x, {}), "[interpolate] expected one of size and scale_factor",
