@@ -24,6 +24,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/version.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/process_group.h"

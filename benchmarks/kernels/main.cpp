@@ -14,6 +14,7 @@
 #include "ferrite/benchmarks/kernels/measure.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/parallel_for.h"
+#include "ferrite/core/version.h"
 
 namespace {
 

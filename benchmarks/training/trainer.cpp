@@ -6,6 +6,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/version.h"
 #include "ferrite/kernels/vendor.h"
 #include "ferrite/ops/loss.h"
 
