@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ferrite/core/generator.h"
+#include "ferrite/core/libtorch_names.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/data/collate.h"
 
@@ -41,6 +42,15 @@ class AnyDataset {
  public:
   virtual ~AnyDataset() = default;
   virtual std::int64_t size() const = 0;
+
+  /// libtorch's; here transforms are given to the constructor.
+  template <class... Transforms>
+  int map(const Transforms&...) const {
+    static_assert(
+        detail::no_such_name<Transforms...>,
+        "give the transform to the data set's constructor: MNIST(root, split, transform)");
+    return 0;
+  }
 };
 
 /// Indexed samples of type S: a tensor, a struct of tensors, a tuple, a map, a vector or a nest of
