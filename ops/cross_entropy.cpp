@@ -8,6 +8,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/loss.h"
+#include "ferrite/ops/loss_parts.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"
@@ -93,6 +94,7 @@ Tensor differentiable_gradient(const Fused& f, const Tensor& grad, const Tensor&
     case Reduction::sum:
       return slope * grad;
     case Reduction::mean:
+    case Reduction::batchmean:
       break;
   }
   return slope * (grad / divisor);
@@ -181,6 +183,7 @@ Tensor of_probabilities(const Tensor& input, const Tensor& target,
     case Reduction::sum:
       return sum(losses);
     case Reduction::none:
+    case Reduction::batchmean:
       break;
   }
   return losses;
@@ -207,6 +210,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target,
   }
   const profiler::OpRange range("cross_entropy", input, target);
   check_input(input, target, "cross_entropy");
+  ops::check_reduction(options.reduction, "cross_entropy");
   FERRITE_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError,
                 "cross_entropy", "label_smoothing must be in [0, 1], got {}",
                 options.label_smoothing);
@@ -231,6 +235,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions&
     return nll_loss(*cast, target, options);
   const profiler::OpRange range("nll_loss", input, target);
   check_input(input, target, "nll_loss");
+  ops::check_reduction(options.reduction, "nll_loss");
   FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "nll_loss",
                 "target must hold int64 classes, got {}", target.describe());
   check_weight(options.weight, input, input.shape()[input.dim() == 1 ? 0 : 1], "nll_loss");

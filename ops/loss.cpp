@@ -74,7 +74,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) 
   }
   const profiler::OpRange range("mse_loss", input, target);
   check_broadcast(input, target, "mse_loss");
-  return reduced(square(input - target), reduction);
+  return reduced(square(input - target), reduction, "mse_loss");
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
@@ -84,7 +84,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
   }
   const profiler::OpRange range("l1_loss", input, target);
   check_broadcast(input, target, "l1_loss");
-  return reduced(abs(input - target), reduction);
+  return reduced(abs(input - target), reduction, "l1_loss");
 }
 
 namespace {
@@ -116,13 +116,13 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
-  if (options.beta == 0) return reduced(abs(input - target), options.reduction);
+  if (options.beta == 0) return reduced(abs(input - target), options.reduction, "smooth_l1_loss");
   const Tensor out = no_grad([&] {
     const Tensor d = abs(input - target);
     return where(lt(d, options.beta), square(d) * (0.5 / options.beta), d - 0.5 * options.beta);
   });
   record_linear_beyond(out, "smooth_l1_loss", input, target, 1 / options.beta, 1);
-  return reduced(out, options.reduction);
+  return reduced(out, options.reduction, "smooth_l1_loss");
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
@@ -139,7 +139,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
     return where(le(d, options.delta), square(d) * 0.5, (d - 0.5 * options.delta) * options.delta);
   });
   record_linear_beyond(out, "huber_loss", input, target, 1, options.delta);
-  return reduced(out, options.reduction);
+  return reduced(out, options.reduction, "huber_loss");
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
@@ -161,7 +161,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   const Tensor positive = softplus(neg(input), 1, kThreshold);
   const Tensor factor =
       options.pos_weight.defined() ? positive * ((options.pos_weight - 1) * target + 1) : positive;
-  return reduced(weighted((1 - target) * input + factor, options.weight), options.reduction);
+  return reduced(weighted((1 - target) * input + factor, options.weight), options.reduction,
+                 "binary_cross_entropy_with_logits");
 }
 
 namespace {
@@ -197,7 +198,8 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bce
                 "input and target must agree in dtype, got {} and {}", input.describe(),
                 target.describe());
   check_factor(options.weight, input, "weight", "binary_cross_entropy");
-  return reduced(weighted(bce_elements(input, target), options.weight), options.reduction);
+  return reduced(weighted(bce_elements(input, target), options.weight), options.reduction,
+                 "binary_cross_entropy");
 }
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
@@ -207,10 +209,16 @@ Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& opt
   }
   const profiler::OpRange range("kl_div", input, target);
   check_broadcast(input, target, "kl_div");
-  if (options.log_target) return reduced(exp(target) * (target - input), options.reduction);
+  const bool by_batch = options.reduction == Reduction::batchmean;
+  const auto divergence = [&](const Tensor& losses) {
+    if (!by_batch) return reduced(losses, options.reduction, "kl_div");
+    const Tensor all = sum(losses);
+    return input.dim() > 0 ? all / static_cast<double>(input.size(0)) : all;
+  };
+  if (options.log_target) return divergence(exp(target) * (target - input));
   // 0 log(0) is 0; the logarithm of a negative number is NaN, as in PyTorch.
   const Tensor log_target = log(where(ne(target, 0), target, 1));
-  return reduced(target * (log_target - input), options.reduction);
+  return divergence(target * (log_target - input));
 }
 
 }  // namespace ferrite

@@ -11,8 +11,18 @@
 
 namespace ferrite {
 
-/// How the losses of the elements are reduced: to their mean, to their sum, or not at all.
-enum class Reduction : std::uint8_t { mean, sum, none, Mean = mean, Sum = sum, None = none };
+/// How the losses of the elements are reduced: to their mean, to their sum, or not at all; or to
+/// their sum divided by the size of the first dimension, which kl_div alone does (ValueError).
+enum class Reduction : std::uint8_t {
+  mean,
+  sum,
+  none,
+  batchmean,
+  Mean = mean,
+  Sum = sum,
+  None = none,
+  BatchMean = batchmean
+};
 
 struct CrossEntropyOptions {
   Tensor weight = {};  ///< [C]: one factor per class; the mean is then weighted
@@ -85,7 +95,8 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                             const BceOptions& options = {});
 
 struct KlDivOptions {
-  /// PyTorch's default; its "batchmean" is Reduction::sum divided by the batch size.
+  /// The divergence itself, averaged over a batch of distributions, is Reduction::batchmean; the
+  /// default is PyTorch's.
   Reduction reduction = Reduction::mean;
   bool log_target = false;  ///< `target` holds log probabilities
 };

@@ -12,13 +12,20 @@
 
 namespace ferrite::ops {
 
-inline Tensor reduced(const Tensor& losses, Reduction reduction) {
+inline void check_reduction(Reduction reduction, const char* op) {
+  FERRITE_CHECK(reduction != Reduction::batchmean, ValueError, op,
+                "batchmean is a reduction of kl_div alone; use mean, sum or none");
+}
+
+inline Tensor reduced(const Tensor& losses, Reduction reduction, const char* op) {
+  check_reduction(reduction, op);
   switch (reduction) {
     case Reduction::mean:
       return mean(losses);
     case Reduction::sum:
       return sum(losses);
     case Reduction::none:
+    case Reduction::batchmean:
       break;
   }
   return losses;
@@ -47,7 +54,7 @@ Tensor composed_loss(const char* op, Reduction reduction, const Elements& elemen
                   first.describe(), t.describe());
   };
   (check_other(others), ...);
-  return renamed(op, [&] { return reduced(elements(first, others...), reduction); });
+  return renamed(op, [&] { return reduced(elements(first, others...), reduction, op); });
 }
 
 /// `target` as int64; positions of values outside [0, classes) are an IndexError of `op`.

@@ -151,9 +151,9 @@ def loss_case(fill="any", target="any", mixed=True, **choices):
     def make(rng):
         shape, dtype = shape_of(rng, 0, 3), rng.choice(TYPES)
         other = rng.choice(FLOATS) if mixed and rng.random() < 0.2 else dtype
-        args = {name: rng.choice(v) for name, v in choices.items()}
-        return [make_input(rng, shape, dtype, fill), make_input(rng, shape, other, target)], args | {
-            "reduction": rng.choice(["none", "mean", "sum"])}
+        args = {"reduction": rng.choice(["none", "mean", "sum"])}
+        args |= {name: rng.choice(v) for name, v in choices.items()}
+        return [make_input(rng, shape, dtype, fill), make_input(rng, shape, other, target)], args
     return make
 
 
@@ -226,7 +226,8 @@ def table():
                             F.binary_cross_entropy_with_logits(*x, **r(a)), SUM)
     t["bce"] = (loss_case("unit", "unit", False),
                 lambda x, a: F.binary_cross_entropy(*x, **r(a)), SUM)
-    t["kl_div"] = (loss_case(target="unit", mixed=False, log_target=[True, False]), lambda x, a:
+    t["kl_div"] = (loss_case(target="unit", mixed=False, log_target=[True, False],
+                             reduction=["none", "mean", "sum", "batchmean"]), lambda x, a:
                    F.kl_div(*x, log_target=a["log_target"], **r(a)), SUM)
     t["cross_entropy"] = (classes_case(False), lambda x, a: F.cross_entropy(
         *x, ignore_index=a["ignore_index"], label_smoothing=a["smoothing"], **r(a)), SUM)

@@ -74,7 +74,10 @@ inline Pair to_pair(const Json& args, const char* name) { return {args[name][0],
 
 inline Reduction to_reduction(const Json& args) {
   const std::string text = args["reduction"];
-  return text == "mean" ? Reduction::mean : text == "sum" ? Reduction::sum : Reduction::none;
+  return text == "mean"        ? Reduction::mean
+         : text == "sum"       ? Reduction::sum
+         : text == "batchmean" ? Reduction::batchmean
+                               : Reduction::none;
 }
 
 inline std::optional<DType> maybe_dtype(const Json& args) {

@@ -87,3 +87,6 @@ with Recorder("loss") as r:
         record(r, f"bce_{red}", lambda s: F.binary_cross_entropy(s, q, weight=w, **o), p)
         record(r, f"kl_{red}", lambda s: F.kl_div(s, q, **o), a)
         record(r, f"kl_log_{red}", lambda s, t: F.kl_div(s, t, log_target=True, **o), a, lq)
+    record(r, "kl_batchmean", lambda s: F.kl_div(s, q, reduction="batchmean"), a)
+    record(r, "kl_log_batchmean",
+           lambda s, t: F.kl_div(s, t, reduction="batchmean", log_target=True), a, lq)

@@ -6,6 +6,7 @@
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/ops/margin_loss.h"
 #include "ferrite/tests/ops/reduce_util.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/golden.h"
@@ -77,6 +78,28 @@ TEST_CASE("losses of pairs against PyTorch") {
     check_close(bce(p), golden.get("bce" + end, "out"), 1e-11);
     check_close(weighted_gradient(bce, p), golden.get("bce" + end, "grad0"), 1e-8);
   }
+}
+
+TEST_CASE("kl_div's batchmean is PyTorch's, and other losses have none") {
+  const Golden golden("loss");
+  const Tensor a = golden.get("pair", "a"), q = golden.get("pair", "q"),
+               log_q = golden.get("pair", "log_q");
+  constexpr Reduction r = Reduction::batchmean;
+  check_golden(golden, "kl_batchmean", a, q,
+               [&](auto& s, auto& t) { return kl_div(s, t, {.reduction = r}); });
+  check_golden(golden, "kl_log_batchmean", a, log_q, [&](auto& s, auto& t) {
+    return kl_div(s, t, {.reduction = r, .log_target = true});
+  });
+  check_close(kl_div(a[0][0], q[0][0], {.reduction = r}),
+              kl_div(a[0][0], q[0][0], {.reduction = Reduction::sum}), 0);
+  const Tensor classes = zeros({a.size(0)}, {.dtype = kInt64});
+  CHECK_THROWS_WITH_AS(mse_loss(a, q, r),
+                       "[mse_loss] batchmean is a reduction of kl_div alone; use mean, sum or none",
+                       ValueError);
+  CHECK_THROWS_AS(cross_entropy(a, classes, {.reduction = r}), ValueError);
+  CHECK_THROWS_AS(nll_loss(a, classes, {.reduction = r}), ValueError);
+  CHECK_THROWS_WITH_AS(soft_margin_loss(a, q, r), doctest::Contains("[soft_margin_loss] batchmean"),
+                       ValueError);
 }
 
 TEST_CASE("losses of 16-bit types, views and broadcast pairs") {
