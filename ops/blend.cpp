@@ -235,11 +235,15 @@ Tensor between(T x, T y, double weight) {
 
 Tensor blend(T start, T end, T weight, const char* op) {
   check_one_dtype(start, end, op);
-  check_one_dtype(start, weight, op);
-  ops::check_floating(op, start, end);
+  if (weight.dim() > 0) check_one_dtype(start, weight, op);
+  ops::check_same_device(start, end, op);
   ops::check_same_device(start, weight, op);
+  // A weight for all is promoted, as a number is.
+  const DType dtype = ops::result_type({start, end, weight});
+  FERRITE_CHECK(is_floating(dtype), DTypeError, op, "expected floating types, got {} and {}",
+                start.describe(), weight.describe());
   return ops::computed_in(
-      start.dtype(), [](T x, T y, T w) { return between(x, y, w); }, start, end, weight);
+      dtype, [](T x, T y, T w) { return between(x, y, w); }, start, end, weight);
 }
 Tensor blend(T start, T end, Scalar weight, const char* op) {
   check_one_dtype(start, end, op);

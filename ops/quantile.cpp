@@ -282,9 +282,9 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
                         least);
           size = std::max(size, max(ids).item<std::int64_t>() + 1);
         }
-        const Tensor each = !weights.defined()            ? ones_like(ids)
-                            : weights.dtype() == kFloat32 ? weights
-                                                          : weights.to(kFloat64);
+        const Tensor each = !weights.defined() || ids.numel() == 0 ? ones_like(ids)
+                            : weights.dtype() == kFloat32          ? weights
+                                                                   : weights.to(kFloat64);
         const Tensor none = zeros({size}, {.dtype = each.dtype(), .device = t.device()});
         return scatter_add(none, 0, ids, each);
       },

@@ -53,12 +53,12 @@ Tensor product_gradient_in_steps(T grad, T x, int dim) {
 /// Up to the first 0 of a row the others' product is a quotient; at it, the product with 1 in its
 /// place, up to the second; behind it, 0.
 Tensor product_gradient(T grad, T x, T out, int dim) {
-  if (x.size(dim) == 0) return grad;
+  if (x.size(dim) <= 1) return grad;
   if (grad_enabled()) return product_gradient_in_steps(grad, x, dim);
   const Tensor zero = eq(x, 0), zeros = cumsum(zero, dim), first = logical_and(zero, eq(zeros, 1));
   const Tensor filled = cumprod(where(first, 1, x), dim, x.dtype());
   const Tensor at_first = reverse_cumsum(where(eq(zeros, 1), grad * filled, 0), dim);
-  const Tensor before = reverse_cumsum(grad * out, dim) / where(zero, 1, x);
+  const Tensor before = reverse_cumsum(where(eq(zeros, 0), grad * out, 0), dim) / where(zero, 1, x);
   return where(eq(zeros, 0), before, where(first, at_first, 0));
 }
 

@@ -231,10 +231,18 @@ Tensor logsumexp(const Tensor& t, const Dims& dims, bool keepdim) {
         const Tensor x = t.to(ops::floating_type(t.dtype()));
         if (const ReducedDims reduced(x, dims, true, "logsumexp"); reduced.count == 0)
           return log(sum(x, dims, keepdim, x.dtype()));
-        const Tensor top = no_grad([&] { return amax(x, dims, true); });
-        const Tensor base = where(isfinite(top), top, 0);
-        const Tensor result = log(sum(exp(x - base), dims, true)) + base;
-        return keepdim ? result : sum(result, dims, false, result.dtype());
+        const ReducedDims reduced(x, dims, keepdim, "logsumexp");
+        Tensor out = no_grad([&] {
+          const Tensor top = amax(x, dims, true), base = where(isfinite(top), top, 0);
+          return (log(sum(exp(x - base), dims, true)) + base).reshape(reduced.result);
+        });
+        if (recording(x))
+          record(out, "logsumexp", {x},
+                 [x = Saved(x), y = Saved::output(out), kept = reduced.kept](const Tensor& grad,
+                                                                             Needs) {
+                   return grad.reshape(kept) * exp(x.get() - y.get().reshape(kept));
+                 });
+        return out;
       },
       t);
 }

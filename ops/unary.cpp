@@ -292,11 +292,17 @@ Tensor numbers(T x, double nan, std::optional<double> inf, std::optional<double>
   return where(isnan(x), nan, finite);
 }
 
-/// The derivative of sin(pi x) / (pi x).
+/// The derivative of sin(pi x) / (pi x); near 0, where the quotient's terms cancel, by its series:
+/// pi times the sum of (-1)^n 2n / (2n + 1)! (pi x)^(2n - 1), to float64's last digit.
 Tensor sinc_gradient(T grad, T x) {
-  const Tensor at = x * std::numbers::pi, zero = eq(x, 0);
-  const Tensor slope = (at * cos(at) - sin(at)) / (where(zero, 1, at) * x);
-  return where(zero, 0, grad * where(zero, 0, slope));
+  constexpr double kTerms[] = {-1.0 / 3,       1.0 / 30,        -1.0 / 840,          1.0 / 45360,
+                               -1.0 / 3991680, 1.0 / 518918400, -1.0 / 93405312000.0};
+  const Tensor at = x * std::numbers::pi, near = le(abs(at), 0.5);
+  const Tensor small = where(near, at, 0), squares = square(small), far = where(near, 1, at);
+  Tensor series = squares * kTerms[6] + kTerms[5];
+  for (int n = 4; n >= 0; --n) series = series * squares + kTerms[n];
+  const Tensor slope = (far * cos(far) - sin(far)) / (far * where(near, 1, x));
+  return grad * where(near, series * small * std::numbers::pi, slope);
 }
 
 }  // namespace

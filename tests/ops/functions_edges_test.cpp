@@ -179,3 +179,44 @@ TEST_CASE("histc: what has no place in the range of NaN and infinities is not co
   check_close(histc(tensor({1.0, double(NAN)}), 3), {0, 0, 0}, 0);
   check_close(histc(tensor({1.0, double(INFINITY)}), 3), {1, 0, 0}, 0);
 }
+
+TEST_CASE("the slope of sinc has all of its digits, near 0 too") {
+  for (const double x : {1e-6, 0.003, 0.1, 0.159, 0.16, 0.5, 1.7}) {
+    CAPTURE(x);
+    const long double at = std::acos(-1.0L) * static_cast<long double>(x);
+    // By the series, which converges everywhere.
+    long double term = -at / 3, series = 0;
+    for (int n = 1; n < 40; ++n) {
+      series += term;
+      term *= -at * at * (2 * n + 2) / ((2 * n) * (2 * n + 2.0L) * (2 * n + 3));
+    }
+    const double expected = static_cast<double>(std::acos(-1.0L) * series);
+    const auto f = [](T t) { return sinc(t); };
+    const Tensor both = from_vector<double>({x, -x}, {2});
+    check_close(slope(f, both), {expected, -expected}, 2e-14, 1e-15);
+    check_close(slope(f, both.to(kFloat32)), {expected, -expected}, 4e-6);
+  }
+}
+
+TEST_CASE("gradients beside infinities: logsumexp, cumprod") {
+  const double inf = INFINITY;
+  // exp(3e38) is infinite, and its share of an infinite sum 0; only infinity itself has no slope.
+  check_close(slope([](T t) { return logsumexp(t); }, tensor({inf, 3e38, -inf, 1.0})),
+              {NAN, 0, 0, 0}, 0);
+  check_close(slope([](T t) { return logsumexp(t); }, tensor({3e38, 1.0})), {1, 0}, 0);
+  // What follows the first 0 is 0, whatever it is multiplied with.
+  check_close(slope([](T t) { return cumprod(t, 0); }, tensor({2.0, 3.0, 0.0, inf})),
+              {1 + 3, 2, inf, 0}, 0);
+  check_close(slope([](T t) { return cumprod(t, 0); }, tensor({inf})), {1}, 0);
+}
+
+TEST_CASE("lerp promotes a weight without dimensions; bincount of nothing counts") {
+  const Tensor x = zeros({2}).to(kFloat16), weight = full({}, 0.5, {.dtype = kFloat64});
+  CHECK(lerp(x, ones_like(x), weight).dtype() == kFloat16);
+  check_close(lerp(tensor({0, 4}).to(kUInt8), tensor({2, 0}).to(kUInt8), weight), {1, 2}, 0);
+  CHECK(lerp(tensor({0}).to(kUInt8), tensor({2}).to(kUInt8), weight).dtype() == kFloat64);
+  CHECK_THROWS_AS(lerp(x, x, weight.reshape({1})), DTypeError);
+  CHECK_THROWS_AS(lerp_(tensor({0}).to(kUInt8), tensor({2}).to(kUInt8), weight), DTypeError);
+  const Tensor none = zeros({0}, {.dtype = kInt64});
+  CHECK(bincount(none, zeros({0}), 3).dtype() == kInt64);
+}
