@@ -19,6 +19,7 @@ struct OptimTensor {
   void* state[3] = {};  // null where unused
   std::int64_t numel = 0;
   std::int64_t* step = nullptr;  ///< updates so far; the kernel increments it
+  void* scalar = nullptr;        ///< one number of the batch's dtype; null where unused
   /// For a float32 `param`: its 16-bit copy, written in the same pass (the model's weights, of
   /// which `param` is the master copy). Null: none.
   void* copy = nullptr;

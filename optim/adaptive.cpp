@@ -1,5 +1,6 @@
 #include "ferrite/optim/adaptive.h"
 
+#include "ferrite/kernels/adaptive.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
@@ -21,16 +22,11 @@ Fields adam_fields(Options& o) {
   return common_fields(o) + o.betas.fields() + Fields{{"eps", &o.eps, kNonNegative}};
 }
 
-/// The gradient of what is minimized, with the weight decay unless that is decoupled.
+/// The gradient of what is minimized, with the weight decay.
 template <class Options>
 Tensor gradient(const ParameterStep& p, const Options& o) {
   const Tensor grad = o.maximize ? neg(p.grad) : p.grad;
   if (o.weight_decay == 0) return grad;
-  if constexpr (requires { o.decoupled_weight_decay; })
-    if (o.decoupled_weight_decay) {
-      p.param.mul_(1 - p.lr * o.weight_decay);
-      return grad;
-    }
   return grad.add(p.param, o.weight_decay);
 }
 
@@ -59,11 +55,14 @@ Fields AdagradOptions::fields() {
                 {"eps", &eps, kNonNegative}};
 }
 
-void Adagrad::update(ParameterStep& p, const AdagradOptions& o) {
-  const Tensor sum = p.state("sum"), t = count(p), grad = gradient(p, o);
-  if (o.initial_accumulator_value != 0) begin_with(sum, t, o.initial_accumulator_value);
-  sum.add_(square(grad));
-  p.param.sub_(grad / (sqrt(sum) + o.eps) * (p.lr / (1 + (t - 1) * o.lr_decay)));
+void Adagrad::launch(const Stream& stream, kernels::OptimBatch batch,
+                     const AdagradOptions& o) const {
+  kernels::adagrad(stream, batch,
+                   {.lr_decay = o.lr_decay,
+                    .weight_decay = o.weight_decay,
+                    .initial_accumulator_value = o.initial_accumulator_value,
+                    .eps = o.eps,
+                    .maximize = o.maximize});
 }
 
 Fields AdadeltaOptions::fields() {
@@ -93,44 +92,29 @@ Fields NAdamOptions::fields() {
                                      {"decoupled_weight_decay", &decoupled_weight_decay}};
 }
 
-void NAdam::update(ParameterStep& p, const NAdamOptions& o) {
-  const Tensor mean = p.state("exp_avg"), squares = p.state("exp_avg_sq");
-  const Tensor product = p.state("mu_product"), t = count(p), grad = gradient(p, o);
-  const auto mu = [&](const Tensor& step) {
-    return p.momentum * (1 - pow(0.96, step * o.momentum_decay) * 0.5);
-  };
-  const Tensor now = mu(t), next = mu(t + 1);
-  begin_with(product, t, 1);
-  product.mul_(now);
-  average(mean, p.momentum, grad);
-  average(squares, o.betas.second, square(grad));
-  const Tensor deviation = sqrt(squares / (1 - pow(o.betas.second, t))) + o.eps;
-  const Tensor wide = product.to(kFloat64);
-  p.param.sub_(grad / deviation * (p.lr * (1 - now) / (1 - wide)));
-  p.param.sub_(mean / deviation * (p.lr * next / (1 - wide * next)));
-}
-
-Shape NAdam::state_shape(std::string_view name, const Tensor& parameter) const {
-  return name == "mu_product" ? Shape() : parameter.shape();
+void NAdam::launch(const Stream& stream, kernels::OptimBatch batch, const NAdamOptions& o) const {
+  kernels::nadam(stream, batch,
+                 {.beta1 = o.betas.first,
+                  .beta2 = o.betas.second,
+                  .eps = o.eps,
+                  .weight_decay = o.weight_decay,
+                  .momentum_decay = o.momentum_decay,
+                  .decoupled = o.decoupled_weight_decay,
+                  .maximize = o.maximize});
 }
 
 Fields RAdamOptions::fields() {
   return adam_fields(*this) + Fields{{"decoupled_weight_decay", &decoupled_weight_decay}};
 }
 
-void RAdam::update(ParameterStep& p, const RAdamOptions& o) {
-  const Tensor mean = p.state("exp_avg"), squares = p.state("exp_avg_sq");
-  const Tensor t = count(p), grad = gradient(p, o);
-  average(mean, p.momentum, grad);
-  average(squares, o.betas.second, square(grad));
-  // The length of the average, as that of a simple one, of which 5 are needed for a variance.
-  const Tensor decayed = pow(o.betas.second, t), correction = 1 - decayed;
-  const double limit = 2 / (1 - o.betas.second) - 1;
-  const Tensor length = limit - t * 2 * decayed / correction;
-  const Tensor rectified = sqrt((length - 4) * (length - 2) * limit * correction /
-                                (length * ((limit - 4) * (limit - 2))));
-  const Tensor factor = where(length > 5, rectified / (sqrt(squares) + o.eps), 1);
-  p.param.sub_(mean * (p.lr / (1 - pow(p.momentum, t))) * factor);
+void RAdam::launch(const Stream& stream, kernels::OptimBatch batch, const RAdamOptions& o) const {
+  kernels::radam(stream, batch,
+                 {.beta1 = o.betas.first,
+                  .beta2 = o.betas.second,
+                  .eps = o.eps,
+                  .weight_decay = o.weight_decay,
+                  .decoupled = o.decoupled_weight_decay,
+                  .maximize = o.maximize});
 }
 
 Fields ASGDOptions::fields() {

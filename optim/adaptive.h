@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "ferrite/optim/fused_optimizer.h"
 #include "ferrite/optim/tensor_optimizer.h"
 
 namespace ferrite::optim {
@@ -92,12 +93,14 @@ struct RpropOptions {
   void check() const;
 };
 
-class Adagrad final : public TensorOptimizer<AdagradOptions> {
+class Adagrad final : public FusedOptimizer<AdagradOptions> {
  public:
-  using TensorOptimizer::TensorOptimizer;
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  void update(ParameterStep& p, const AdagradOptions& o) override;
+  StateNames state_names(const AdagradOptions&) const override { return {"sum"}; }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const AdagradOptions& o) const override;
 };
 
 class Adadelta final : public TensorOptimizer<AdadeltaOptions> {
@@ -116,21 +119,25 @@ class Adamax final : public TensorOptimizer<AdamaxOptions> {
   void update(ParameterStep& p, const AdamaxOptions& o) override;
 };
 
-class NAdam final : public TensorOptimizer<NAdamOptions> {
+class NAdam final : public FusedOptimizer<NAdamOptions> {
  public:
-  using TensorOptimizer::TensorOptimizer;
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  void update(ParameterStep& p, const NAdamOptions& o) override;
-  Shape state_shape(std::string_view name, const Tensor& parameter) const override;
+  StateNames state_names(const NAdamOptions&) const override { return {"exp_avg", "exp_avg_sq"}; }
+  const char* scalar_name() const override { return "mu_product"; }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const NAdamOptions& o) const override;
 };
 
-class RAdam final : public TensorOptimizer<RAdamOptions> {
+class RAdam final : public FusedOptimizer<RAdamOptions> {
  public:
-  using TensorOptimizer::TensorOptimizer;
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  void update(ParameterStep& p, const RAdamOptions& o) override;
+  StateNames state_names(const RAdamOptions&) const override { return {"exp_avg", "exp_avg_sq"}; }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const RAdamOptions& o) const override;
 };
 
 /// The averages of the parameters are the state "ax" of state_dict().

@@ -5,12 +5,13 @@
 namespace ferrite::optim {
 
 FusedBatches::FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names,
-                           const char* op)
+                           const char* scalar, const char* op)
     : updates_(std::move(updates)) {
-  for (const Optimizer::Update& u : updates_) add(u, names, op);
+  for (const Optimizer::Update& u : updates_) add(u, names, scalar, op);
 }
 
-void FusedBatches::add(const Optimizer::Update& u, const StateNames& names, const char* op) {
+void FusedBatches::add(const Optimizer::Update& u, const StateNames& names, const char* scalar,
+                       const char* op) {
   const bool has_master = !u.updated.is_same(u.parameter), dense = is_dense(u.parameter);
   const Tensor updated = has_master || dense ? u.updated : densely(u.parameter);
   if (!dense) not_dense_.emplace_back(u.parameter, updated);
@@ -25,6 +26,7 @@ void FusedBatches::add(const Optimizer::Update& u, const StateNames& names, cons
   t.step = u.state.step.data<std::int64_t>();
   for (std::size_t k = 0; k < names.size(); ++k)
     if (names[k]) t.state[k] = u.state.get(names[k], u.updated.shape(), u.updated, op).data_ptr();
+  if (scalar) t.scalar = u.state.get(scalar, {}, u.updated, op).data_ptr();
   if (copy.defined()) t.copy = copy.data_ptr();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,14 +23,16 @@ class FusedBatches {
     kernels::OptimBatch kernel;
   };
 
-  FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names, const char* op);
+  /// `scalar`: the name of a number that is kept of each parameter, or null.
+  FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names, const char* scalar,
+               const char* op);
 
   std::vector<Batch>& batches() { return batches_; }
   /// After all launches: parameters that are not dense take what was updated in their place.
   void write_back() const;
 
  private:
-  void add(const Optimizer::Update& u, const StateNames& names, const char* op);
+  void add(const Optimizer::Update& u, const StateNames& names, const char* scalar, const char* op);
   kernels::OptimTensor& add_to_batch(const Tensor& updated, const Tensor& grad, const Tensor& copy);
 
   std::vector<Batch> batches_;
@@ -45,13 +48,19 @@ class FusedOptimizer : public OptimizerWith<Options> {
 
  protected:
   virtual StateNames state_names(const Options& options) const = 0;
+  /// The name of a number that is kept of each parameter; null: none.
+  virtual const char* scalar_name() const { return nullptr; }
   virtual void launch(const Stream& stream, kernels::OptimBatch batch,
                       const Options& options) const = 0;
+
+  Shape state_shape(std::string_view name, const Tensor& parameter) const final {
+    return scalar_name() && name == scalar_name() ? Shape() : parameter.shape();
+  }
 
  private:
   void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) final {
     const Options& o = this->options(group);
-    FusedBatches all(this->updates(group), state_names(o), this->name_);
+    FusedBatches all(this->updates(group), state_names(o), scalar_name(), this->name_);
     for (auto& [device, batch] : all.batches()) {
       const auto c = this->controls(group, device, inv_scale, found_inf);
       batch.lr = c.lr.template data<double>();

@@ -4,9 +4,8 @@
 // smaller than AdamW's, and weight decays as much larger.
 #pragma once
 
-#include "ferrite/ops/arithmetic.h"
-#include "ferrite/ops/unary.h"
-#include "ferrite/optim/tensor_optimizer.h"
+#include "ferrite/kernels/adaptive.h"
+#include "ferrite/optim/fused_optimizer.h"
 
 namespace ferrite::optim {
 
@@ -23,17 +22,19 @@ struct LionOptions {
   }
 };
 
-class Lion final : public TensorOptimizer<LionOptions> {
+class Lion final : public FusedOptimizer<LionOptions> {
  public:
-  using TensorOptimizer::TensorOptimizer;
+  using FusedOptimizer::FusedOptimizer;
 
  private:
-  void update(ParameterStep& p, const LionOptions& o) override {
-    const Tensor average = p.state("exp_avg"), grad = o.maximize ? neg(p.grad) : p.grad;
-    const Tensor direction = sign(average * p.momentum + grad * (1 - p.momentum));
-    if (o.weight_decay != 0) p.param.mul_(1 - p.lr * o.weight_decay);
-    p.param.sub_(direction * p.lr);
-    average.mul_(o.betas.second).add_(grad, 1 - o.betas.second);
+  StateNames state_names(const LionOptions&) const override { return {"exp_avg"}; }
+  void launch(const Stream& stream, kernels::OptimBatch batch,
+              const LionOptions& o) const override {
+    kernels::lion(stream, batch,
+                  {.beta1 = o.betas.first,
+                   .beta2 = o.betas.second,
+                   .weight_decay = o.weight_decay,
+                   .maximize = o.maximize});
   }
 };
 

@@ -31,6 +31,7 @@ struct StepCounter {
   std::int64_t* step;
   std::int64_t numel;  ///< 1: one chunk each
   bool adapts;
+  void* scalar;
 };
 using StepCounters = ArrayListFor<StepCounter>;
 
@@ -40,7 +41,8 @@ void for_each_counters(const OptimBatch& batch, Launch&& launch) {
   for_each_list<StepCounter>(
       batch.tensors.size(), 1,
       [&](std::size_t i) {
-        return StepCounter{batch.tensors[i].step, 1, batch.tensors[i].adapts};
+        const OptimTensor& t = batch.tensors[i];
+        return StepCounter{t.step, 1, t.adapts, t.scalar};
       },
       launch);
 }

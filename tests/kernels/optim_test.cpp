@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ferrite/kernels/adaptive.h"
 #include "ferrite/kernels/layerwise.h"
 #include "ferrite/tests/kernels/arrays.h"
 #include "ferrite/tests/support/close.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct Parameter {
   std::int64_t numel;
-  Operand param, grad, state[3], copy, step;
+  Operand param, grad, state[3], copy, step, scalar;
 };
 
 /// Ranges of an optimizer's state.
@@ -34,7 +35,8 @@ struct StepCase {
   std::vector<Parameter> parameters;
   Control lr, inv_scale, found_inf;
 
-  StepCase(KernelCase& kernel_case, const StateRange (&states)[3], double overflow = 0)
+  StepCase(KernelCase& kernel_case, const StateRange (&states)[3], double overflow = 0,
+           bool scalar = false)
       : c(kernel_case),
         dtype(c.pick({kFloat32, kFloat32, kFloat16, kBFloat16, kFloat64})),
         grad_dtype(dtype == kFloat32 ? c.pick({kFloat32, kFloat16, kBFloat16}) : dtype),
@@ -44,12 +46,13 @@ struct StepCase {
         inv_scale(c, 0.25, kFloat32),
         found_inf(c, overflow, kFloat32) {
     for (const std::int64_t numel : draw_sizes(c)) {
-      Parameter p{numel, c.inout({numel}, dtype), c.input({numel}, grad_dtype), {}, {}, {}};
+      Parameter p{numel, c.inout({numel}, dtype), c.input({numel}, grad_dtype), {}, {}, {}, {}};
       for (int k = 0; k < 3; ++k)
         if (states[k].used)
           p.state[k] = c.inout({numel}, dtype, {.low = states[k].low, .high = states[k].high});
       if (copies) p.copy = c.inout({numel}, copy_dtype);
-      p.step = c.inout(tensor({c.integer(0, 3)}), kInt64);
+      p.step = c.inout(tensor({c.pick<std::int64_t>({0, 1, 2, 3, 9})}), kInt64);
+      if (scalar) p.scalar = c.inout({1}, dtype, {.low = 0.25, .high = 0.5});
       parameters.push_back(p);
     }
   }
@@ -67,6 +70,7 @@ struct StepCase {
                              .numel = p.numel,
                              .step = at(p.step).as<std::int64_t>()};
       for (int k = 0; k < 3; ++k) t.state[k] = at(p.state[k]).data;
+      t.scalar = at(p.scalar).data;
       // The reference is float64, which has no copies.
       t.copy = at.is_reference() ? nullptr : at(p.copy).data;
       b.tensors.push_back(t);
@@ -84,6 +88,7 @@ struct StepCase {
       c.check(p.step, {.rtol = 0});
       for (const Operand& state : p.state)
         if (state.number >= 0) c.check(state, tolerance);
+      if (p.scalar.number >= 0) c.check(p.scalar, tolerance);
       if (copies && found_inf.host.item<double>() == 0)
         test::check_equal(c.result(p.copy), c.result(p.param).to(copy_dtype));
     }
@@ -192,6 +197,68 @@ TEST_CASE("lamb over arrays of all sizes, types and alignments") {
           kernels::lamb(stream, batch, args);
         },
         itemsize(s.dtype) == 2 ? test::rounding_of(s.dtype) / 2 : 0);
+  });
+}
+
+TEST_CASE("lion over arrays of all sizes, types and alignments") {
+  kit::for_each_case("lion", 60, [](KernelCase& c) {
+    // Weights for which no sum of theirs is nearly 0, where rounding would decide about the sign.
+    const kernels::LionArgs args{.beta1 = c.coin() ? 0 : 1 - 1e-9,
+                                 .beta2 = 0.99,
+                                 .weight_decay = c.coin() ? 0.01 : 0,
+                                 .maximize = c.coin()};
+    StepCase s(c, {{true, -1, 1}, kUnused, kUnused});
+    run_step(s, [&](const Stream& stream, const OptimBatch& batch) {
+      kernels::lion(stream, batch, args);
+    });
+  });
+}
+
+TEST_CASE("adagrad over arrays of all sizes, types and alignments") {
+  kit::for_each_case("adagrad", 60, [](KernelCase& c) {
+    const kernels::AdagradArgs args{.lr_decay = c.coin() ? 0.1 : 0,
+                                    .weight_decay = c.coin() ? 0.01 : 0,
+                                    .initial_accumulator_value = c.coin() ? 0.5 : 0,
+                                    .eps = 1e-3,
+                                    .maximize = c.coin()};
+    StepCase s(c, {{true, 0.25, 1}, kUnused, kUnused});
+    run_step(s, [&](const Stream& stream, const OptimBatch& batch) {
+      kernels::adagrad(stream, batch, args);
+    });
+  });
+}
+
+TEST_CASE("nadam over arrays of all sizes, types and alignments") {
+  kit::for_each_case("nadam", 60, [](KernelCase& c) {
+    const kernels::NAdamArgs args{.beta1 = 0.9,
+                                  .beta2 = 0.99,
+                                  .eps = 1e-3,
+                                  .weight_decay = c.coin() ? 0.01 : 0,
+                                  .momentum_decay = 4e-3,
+                                  .decoupled = c.coin(),
+                                  .maximize = c.coin()};
+    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, 0, true);
+    // The product of momenta is stored in the type of the parameters.
+    run_step(
+        s,
+        [&](const Stream& stream, const OptimBatch& batch) { kernels::nadam(stream, batch, args); },
+        itemsize(s.dtype) == 2 ? test::rounding_of(s.dtype) / 2 : 0);
+  });
+}
+
+TEST_CASE("radam over arrays of all sizes, types and alignments") {
+  kit::for_each_case("radam", 60, [](KernelCase& c) {
+    const kernels::RAdamArgs args{.beta1 = 0.9,
+                                  .beta2 = c.coin() ? 0.99 : 0.5,
+                                  .eps = 1e-3,
+                                  .weight_decay = c.coin() ? 0.01 : 0,
+                                  .decoupled = c.coin(),
+                                  .maximize = c.coin()};
+    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused});
+    run_step(
+        s,
+        [&](const Stream& stream, const OptimBatch& batch) { kernels::radam(stream, batch, args); },
+        itemsize(s.dtype) == 2 ? test::rounding_of(s.dtype) : 0);
   });
 }
 
