@@ -1,14 +1,14 @@
-# cuBLASLt, cuDNN and NCCL, searched in this order: a prefix given by the user
+# cuBLASLt, cuSOLVER, cuDNN and NCCL, searched in this order: a prefix given by the user
 # (FERRITE_CUDA_PREFIX), the toolkit, the distribution's packages, and Python wheels (nvidia-* in
 # site-packages, installed by PyTorch without the .so links that linkers need). Each is optional;
 # the summary says what is missing and how to get it.
 #
 # Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since only headers are needed to
 # build, and FERRITE_<name>_FOLDER, where a program looks for the library first. The emulator has
-# its own NCCL, including headers.
+# its own NCCL, including headers, and its own cuSOLVER, for which the toolkit's headers are needed.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
-    "Folders to look for cuBLASLt, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
+    "Folders to look for cuBLASLt, cuSOLVER, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
 
 # The site-packages folders of the python3 on the PATH.
 function(ferrite_site_packages result)
@@ -31,8 +31,8 @@ function(ferrite_header_version result header prefix)
   set(version)
   if(EXISTS ${header})
     foreach(part IN LISTS ARGN)
-      file(STRINGS ${header} line REGEX "^#define ${prefix}${part} +[0-9]+" LIMIT_COUNT 1)
-      string(REGEX REPLACE "^#define [A-Z_]+ +([0-9]+).*" "\\1" number "${line}")
+      file(STRINGS ${header} line REGEX "^ *#define ${prefix}${part} +[0-9]+" LIMIT_COUNT 1)
+      string(REGEX REPLACE "^ *#define [A-Z_]+ +([0-9]+).*" "\\1" number "${line}")
       list(APPEND version ${number})
     endforeach()
   endif()
@@ -99,6 +99,14 @@ if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
     set(problem "no GPUs are built for")
   endif()
   ferrite_decide_cuda_library(NCCL "${problem}" "the emulator's")
+  if(FERRITE_CUDA_EMULATOR)
+    find_path(FERRITE_CUSOLVER_INCLUDE cusolverDn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    mark_as_advanced(FERRITE_CUSOLVER_INCLUDE)
+    if(NOT FERRITE_CUSOLVER_INCLUDE)
+      set(problem "no cusolverDn.h in the toolkit's headers")
+    endif()
+  endif()
+  ferrite_decide_cuda_library(CUSOLVER "${problem}" "the emulator's")
   return()
 endif()
 
@@ -113,6 +121,17 @@ if(NOT FERRITE_CUBLASLT_INCLUDE)
 endif()
 ferrite_header_version(version "${FERRITE_CUBLASLT_INCLUDE}/cublas_api.h" CUBLAS_VER_ MAJOR MINOR PATCH)
 ferrite_decide_cuda_library(CUBLASLT "${problem}" "${version}, ${where}")
+
+# Major versions do not follow the toolkit's: the header says which library belongs to it.
+ferrite_find_cuda_library(CUSOLVER HEADER cusolverDn.h LIBRARY cusolver WHEELS cusolver cu${major})
+set(problem "")
+ferrite_header_version(version "${FERRITE_CUSOLVER_INCLUDE}/cusolver_common.h" CUSOLVER_VER_ MAJOR MINOR PATCH)
+if(NOT FERRITE_CUSOLVER_INCLUDE)
+  set(problem "not found, factors of matrices are computed on the host; apt-get install libcusolver-dev-${major}-${CUDAToolkit_VERSION_MINOR} or pip install nvidia-cusolver, and FERRITE_CUDA_PREFIX says where")
+elseif(version VERSION_LESS 11.2)
+  set(problem "${version} in ${FERRITE_CUSOLVER_INCLUDE} is older than 11.2, factors of matrices are computed on the host")
+endif()
+ferrite_decide_cuda_library(CUSOLVER "${problem}" "${version}, ${where}")
 
 ferrite_find_cuda_library(CUDNN HEADER cudnn_graph.h LIBRARY libcudnn.so.9 cudnn WHEELS cudnn cu${major})
 set(problem "")

@@ -15,6 +15,7 @@ option(FERRITE_BENCHMARKS "Build the benchmarks" OFF)
 set(FERRITE_CUDA AUTO CACHE STRING
     "Build the CUDA backend: AUTO (where the toolkit is), ON, OFF, or EMULATOR (kernels on the CPU)")
 set(FERRITE_CUBLASLT AUTO CACHE STRING "Use cuBLASLt's products: AUTO (where found), ON or OFF")
+set(FERRITE_CUSOLVER AUTO CACHE STRING "Use cuSOLVER's factors of matrices: AUTO (where found), ON or OFF")
 set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found), ON or OFF")
 set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
@@ -28,10 +29,10 @@ option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULA
 set(FERRITE_EXTRA_PROJECTS "" CACHE STRING
     "Folders of other projects to build along, e.g. users' kernels to be run on the emulator")
 set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATOR)
-set_property(CACHE FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5
+set_property(CACHE FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5
              PROPERTY STRINGS AUTO ON OFF)
 
-foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5)
+foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5)
   string(TOUPPER "${${name}}" value)
   get_property(allowed CACHE ${name} PROPERTY STRINGS)
   if(NOT value IN_LIST allowed)

@@ -1,7 +1,7 @@
 // Factors of matrices, computed by Eigen in float64 on the host. All views are batches [n, rows,
 // columns] (vectors [n, size]), contiguous, of float32 or float64, on the host or one of its
-// workers: there are no kernels for CUDA devices, whose callers copy to the host and back. A matrix
-// that has no such factors is a ValueError, tagged with `op`.
+// workers: CUDA devices have cuSOLVER (kernels/cuda/vendor/cusolver.h), or copies to the host. A
+// matrix that has no such factors is a ValueError, tagged with `op`.
 #pragma once
 
 #include "ferrite/kernels/view.h"

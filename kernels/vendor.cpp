@@ -24,6 +24,10 @@ std::atomic<bool>& cudnn_switch() {
   static std::atomic<bool> on = unless_zero("FERRITE_CUDNN");
   return on;
 }
+std::atomic<bool>& cusolver_switch() {
+  static std::atomic<bool> on = unless_zero("FERRITE_CUSOLVER");
+  return on;
+}
 
 std::atomic<bool>& convolution_tf32() {
   static std::atomic<bool> on = unless_zero("FERRITE_TF32");
@@ -45,6 +49,9 @@ void cublas::set_allow_tf32(bool on) { product_tf32 = on; }
 bool cublas::allow_tf32() { return product_tf32; }
 void cublas::set_benchmark(bool on) { measure_products = on; }
 bool cublas::benchmark() { return measure_products; }
+
+void cusolver::set_enabled(bool on) { cusolver_switch() = on; }
+bool cusolver::is_enabled() { return cusolver_switch(); }
 
 void cudnn::set_enabled(bool on) { cudnn_switch() = on; }
 bool cudnn::is_enabled() { return cudnn_switch(); }

@@ -1,6 +1,6 @@
-// Availability and settings of the vendor libraries for matrix products and convolutions on CUDA
-// devices. Settings apply to the whole process and to later calls. Without a library, our own
-// kernels are used.
+// Availability and settings of the vendor libraries for matrix products, convolutions and factors
+// of matrices on CUDA devices. Settings apply to the whole process and to later calls. Without a
+// library, our own kernels are used, or, for factors, the host.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,21 @@ std::int64_t workspace_limit();
 
 }  // namespace ferrite::cudnn
 
+namespace ferrite::cusolver {
+
+/// Whether this build supports cuSOLVER and the library can be loaded.
+bool is_available();
+/// For example "12.0.4"; "" if the library is not available.
+std::string version();
+/// If off, factors of matrices (ops/linalg.h) are computed on the host, by Eigen, and copied.
+/// Initially on, unless FERRITE_CUSOLVER=0.
+void set_enabled(bool on);
+bool is_enabled();
+
+}  // namespace ferrite::cusolver
+
 namespace ferrite::backends {
 namespace cudnn = ferrite::cudnn;
 namespace cublas = ferrite::cublas;
+namespace cusolver = ferrite::cusolver;
 }  // namespace ferrite::backends

@@ -12,6 +12,7 @@
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
+#include "ferrite/ops/linalg_device.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
@@ -27,6 +28,7 @@ using autograd::record_many;
 using autograd::recording;
 using autograd::Saved;
 using ops::composite;
+namespace device_linalg = ops::device_linalg;
 
 namespace {
 
@@ -55,10 +57,10 @@ Shape joined(Shape shape, std::initializer_list<std::int64_t> last) {
 }
 
 /// A batch as the kernels take it: contiguous, [n, rows, columns], on the host where the tensor is
-/// of a CUDA device.
-Tensor on_host(T x, const char* op) {
+/// of a CUDA device that cannot do it.
+Tensor batch_of(T x, const char* op) {
   if (x.device().is_cuda()) ferrite::detail::check_may_read(x.device(), op);
-  const Tensor near = x.device().is_cuda() ? x.cpu() : x;
+  const Tensor near = x.device().is_cuda() && !device_linalg::takes(x) ? x.cpu() : x;
   return near.contiguous().reshape({batch_shape(x).numel(), x.size(-2), x.size(-1)});
 }
 
@@ -103,7 +105,10 @@ Tensor cholesky(T x) {
       [&] {
         check_matrix(x, "linalg_cholesky", true);
         Tensor out = no_grad([&] {
-          const Tensor in = on_host(x, "linalg_cholesky"), l = empty_like(in);
+          const Tensor in = batch_of(x, "linalg_cholesky");
+          if (device_linalg::takes(in))
+            return back(device_linalg::cholesky("linalg_cholesky", in), x);
+          const Tensor l = empty_like(in);
           kernels::cholesky(stream_of(in), "linalg_cholesky", l, in);
           return back(l, x);
         });
@@ -127,7 +132,12 @@ namespace {
 
 Tensor solve_matrices(T a, T b, const char* op) {
   Tensor out = no_grad([&] {
-    const Tensor left = on_host(a, op), right = on_host(b, op), x = empty_like(right);
+    if (device_linalg::takes(a) && device_linalg::takes(b))
+      return back(device_linalg::solve(op, batch_of(a, op), batch_of(b, op)), b);
+    // One of the two may be empty, and the other not.
+    const Device near = a.device().is_cuda() ? Device("cpu") : a.device();
+    const Tensor left = batch_of(a, op).to(near), right = batch_of(b, op).to(near),
+                 x = empty_like(right);
     kernels::solve(stream_of(left), op, x, left, right);
     return back(x, b);
   });
@@ -183,7 +193,11 @@ std::tuple<Tensor, Tensor> slogdet(T x) {
       [&] {
         check_matrix(x, "linalg_slogdet", true);
         const auto [sign, log] = no_grad([&] {
-          const Tensor in = on_host(x, "linalg_slogdet");
+          const Tensor in = batch_of(x, "linalg_slogdet");
+          if (device_linalg::takes(in)) {
+            const auto [s, l] = device_linalg::slogdet(in);
+            return std::pair(back(s, x), back(l, x));
+          }
           const Tensor s = space(in, {}), l = space(in, {});
           kernels::slogdet(stream_of(in), "linalg_slogdet", s, l, in);
           return std::pair(back(s, x), back(l, x));
@@ -260,7 +274,11 @@ std::tuple<Tensor, Tensor> qr(T x, std::string_view mode) {
         const std::int64_t m = x.size(-2), n = x.size(-1),
                            k = mode == "reduced" ? std::min(m, n) : m;
         const auto [q, r] = no_grad([&] {
-          const Tensor in = on_host(x, "linalg_qr");
+          const Tensor in = batch_of(x, "linalg_qr");
+          if (device_linalg::takes(in)) {
+            const auto [left, right] = device_linalg::qr(in, k);
+            return std::pair(back(left, x), back(right, x));
+          }
           const Tensor left = space(in, {m, k}), right = space(in, {k, n});
           kernels::qr(stream_of(in), "linalg_qr", left, right, in);
           return std::pair(back(left, x), back(right, x));
@@ -300,7 +318,11 @@ std::tuple<Tensor, Tensor> eigh(T x) {
       [&] {
         check_matrix(x, "linalg_eigh", true);
         const auto [values, vectors] = no_grad([&] {
-          const Tensor in = on_host(x, "linalg_eigh");
+          const Tensor in = batch_of(x, "linalg_eigh");
+          if (device_linalg::takes(in)) {
+            const auto [v, u] = device_linalg::eigh("linalg_eigh", in);
+            return std::pair(back(v, x), back(u, x));
+          }
           const Tensor v = space(in, {x.size(-1)}), u = empty_like(in);
           kernels::eigh(stream_of(in), "linalg_eigh", v, u, in);
           return std::pair(back(v, x), back(u, x));
@@ -368,7 +390,11 @@ std::tuple<Tensor, Tensor, Tensor> svd(T x, bool full_matrices) {
         check_matrix(x, "linalg_svd");
         const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
         const auto [u, s, vh] = no_grad([&] {
-          const Tensor in = on_host(x, "linalg_svd");
+          const Tensor in = batch_of(x, "linalg_svd");
+          if (device_linalg::takes(in)) {
+            const auto [left, values, right] = device_linalg::svd("linalg_svd", in, full_matrices);
+            return std::tuple(back(left, x), back(values, x), back(right, x));
+          }
           const Tensor left = space(in, {m, full_matrices ? m : k}), values = space(in, {k}),
                        right = space(in, {full_matrices ? n : k, n});
           kernels::svd(stream_of(in), "linalg_svd", left, values, right, in);

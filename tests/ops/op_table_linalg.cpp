@@ -28,6 +28,28 @@ Tensor spread(T x) {
   return makes ? x * exp2(arange(x.size(-1), {.dtype = x.dtype(), .device = x.device()})) : x;
 }
 
+/// 1 or -1 for each column, by its first element: vectors may have either sign, and devices differ.
+Tensor signs(T columns) {
+  return sign(columns.size(-2) > 0 ? columns.narrow(-2, 0, 1) : sum(columns, {-2}, true));
+}
+
+std::vector<Tensor> svd_of(T x) {
+  const auto [u, s, vh] = linalg::svd(x, false);
+  const Tensor sign = signs(u);
+  return {u * sign, s, vh * sign.transpose(-2, -1)};
+}
+
+std::vector<Tensor> eigh_of(T x) {
+  const auto [values, vectors] = linalg::eigh(x);
+  return {values, vectors * signs(vectors)};
+}
+
+std::vector<Tensor> qr_of(T x) {
+  const auto [q, r] = linalg::qr(x);
+  const Tensor sign = signs(q);
+  return {q * sign, r * sign.transpose(-2, -1)};
+}
+
 }  // namespace
 
 void add_linalg(std::vector<Op>& table) {
@@ -39,10 +61,10 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
   on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
-  on_host(add("linalg_qr", {tall}, [](T x) { return linalg::qr(x); }));
-  on_host(add("linalg_eigh", [](T x) { return linalg::eigh(x); }));
+  on_host(add("linalg_qr", {tall}, [](T x) { return qr_of(x); }));
+  on_host(add("linalg_eigh", [](T x) { return eigh_of(x); }));
   on_host(add("linalg_eigvalsh", [](T x) { return linalg::eigvalsh(x); }));
-  on_host(add("linalg_svd", {tall}, [](T x) { return linalg::svd(spread(x), false); }));
+  on_host(add("linalg_svd", {tall}, [](T x) { return svd_of(spread(x)); }));
   on_host(add("linalg_svdvals", {tall}, [](T x) { return linalg::svdvals(x); }));
   on_host(add("linalg_pinv", {tall}, [](T x) { return linalg::pinv(x); }));
   on_host(add("linalg_lstsq", {tall, {{2, 4, 2}}}, [](T a, T b) { return linalg::lstsq(a, b); }));

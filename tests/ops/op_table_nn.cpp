@@ -129,8 +129,9 @@ void add_norms(std::vector<Op>& table) {
   rows("log_softmax", [](T x, int d) { return log_softmax(x, d); });
   Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}(
       "layer_norm", [](T x) { return layer_norm(x, {row_size(x)}); });
-  Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}(
-      "rms_norm", [](T x) { return rms_norm(x, {row_size(x)}); });
+  Adder{table, Takes::floating, {{{2, 3, 4}}}, Shapes::rows}("rms_norm", [](T x) {
+    return rms_norm(x, {row_size(x)});
+  }).terms = 1;
 }
 
 void add_losses(std::vector<Op>& table) {

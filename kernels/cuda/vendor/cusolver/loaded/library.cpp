@@ -1,0 +1,28 @@
+#include "ferrite/kernels/cuda/vendor/cusolver/library.h"
+
+#include "ferrite/core/cuda/shared_library.h"
+
+namespace ferrite::kernels::cuda::solver {
+
+namespace {
+
+struct Loaded {
+  ferrite::cuda::SharedLibrary file{FERRITE_CUSOLVER_FOLDER,
+                                    "libcusolver.so." + std::to_string(CUSOLVER_VER_MAJOR)};
+  Library functions;
+
+  Loaded() {
+#define FERRITE_CUSOLVER_FIND(member, name) file.find(functions.member, #name);
+    FERRITE_CUSOLVER_FUNCTIONS(FERRITE_CUSOLVER_FIND)
+#undef FERRITE_CUSOLVER_FIND
+  }
+};
+
+}  // namespace
+
+const Library* library() {
+  static const Loaded& loaded = *new Loaded;
+  return loaded.file.is_complete() ? &loaded.functions : nullptr;
+}
+
+}  // namespace ferrite::kernels::cuda::solver

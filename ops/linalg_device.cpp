@@ -1,0 +1,136 @@
+#include "ferrite/ops/linalg_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ferrite/core/stream.h"
+#include "ferrite/kernels/cuda/vendor/cusolver.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/copy.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/ops/views.h"
+
+namespace ferrite::ops::device_linalg {
+
+namespace solver = kernels::cuda::solver;
+
+namespace {
+
+using T = const Tensor&;
+
+/// A copy of the matrices in the other order of memory. cuSOLVER's is column-major: [n, columns,
+/// rows].
+Tensor turned(T x) {
+  const Tensor t = x.transpose(-2, -1);
+  return t.is_contiguous() ? t.clone() : t.contiguous();  // one row is one column
+}
+
+Tensor made_like(T x, const Shape& shape) {
+  return empty(shape, {.dtype = x.dtype(), .device = x.device()});
+}
+Tensor made_int(T x, const Shape& shape, DType dtype) {
+  return zeros(shape, {.dtype = dtype, .device = x.device()});
+}
+Tensor info_of(T x) { return made_int(x, {x.size(0)}, kInt32); }
+
+/// ValueError, naming the first matrix, unless all numbers are 0. Waits.
+void check_info(const char* op, T info, const char* problem) {
+  const std::vector<std::int32_t> found = info.to_vector<std::int32_t>();
+  const auto bad = std::ranges::find_if(found, [](std::int32_t i) { return i != 0; });
+  if (bad == found.end()) return;
+  FERRITE_CHECK(*bad > 0, CudaError, op, "cuSOLVER refused argument {}", -*bad);
+  fail<ValueError>(op, "matrix {} of the batch {}", bad - found.begin(), problem);
+}
+
+void check_finite(const char* op, T x) {
+  const Tensor bad = logical_not(all(isfinite(x.reshape({x.size(0), -1})), 1));
+  check_info(op, bad.to(kInt32), "has NaN or infinities");
+}
+
+/// The factors L and U, the pivots and info of the matrices that `columns` has, in its place.
+std::pair<Tensor, Tensor> factorize(T columns) {
+  const Tensor pivots = made_int(columns, {columns.size(0), columns.size(1)}, kInt64),
+               info = info_of(columns);
+  solver::getrf(current_stream(columns.device()), columns, pivots, info);
+  return {pivots, info};
+}
+
+}  // namespace
+
+bool takes(T x) { return x.device().is_cuda() && x.numel() > 0 && solver::is_usable(); }
+
+Tensor cholesky(const char* op, T x) {
+  // The lower triangle is the upper one of the other order, and L^T its factor.
+  const Tensor factor = x.clone(), info = info_of(x);
+  solver::potrf(current_stream(x.device()), factor, info);
+  check_info(op, info, "is not positive definite");
+  return tril(factor);
+}
+
+Tensor solve(const char* op, T a, T b) {
+  const Tensor left = turned(a), right = turned(b);
+  const auto [pivots, info] = factorize(left);
+  check_info(op, info, "is singular");
+  solver::getrs(current_stream(a.device()), left, pivots, right, info);
+  return turned(right);
+}
+
+std::pair<Tensor, Tensor> slogdet(T x) {
+  const Tensor factors = turned(x);
+  const auto [pivots, info] = factorize(factors);
+  const std::int64_t n = x.size(-1);
+  const Tensor in_place = arange(1, n + 1, 1, {.dtype = kInt64, .device = x.device()});
+  const Tensor odd = remainder(sum(ne(pivots, in_place), 1), 2).to(x.dtype());
+  const Tensor values = diagonal(factors, 0, -2, -1), singular = gt(info, 0);
+  return {where(singular, 0, prod(sign(values), 1) * (1 - odd * 2)),
+          where(singular, -INFINITY, sum(log(abs(values)), {1}))};
+}
+
+std::pair<Tensor, Tensor> qr(T x, std::int64_t k) {
+  const Stream stream = current_stream(x.device());
+  const std::int64_t n = x.size(0), rows = x.size(1), columns = x.size(2);
+  const Tensor factors = turned(x), tau = made_like(x, {n, std::min(rows, columns)}),
+               info = info_of(x);
+  solver::geqrf(stream, factors, tau, info);
+  const Tensor r = triu(turned(factors).narrow(1, 0, k)).contiguous();
+  Tensor q = factors.narrow(1, 0, std::min(k, columns)).contiguous();
+  if (k > columns) {
+    const Tensor parts[] = {q, zeros(Shape{n, k - columns, rows},
+                                     TensorOptions{.dtype = x.dtype(), .device = x.device()})};
+    q = cat(parts, 1);
+  }
+  solver::orgqr(stream, q, tau, info);
+  return {turned(q), r};
+}
+
+std::pair<Tensor, Tensor> eigh(const char* op, T x) {
+  check_finite(op, x);
+  const Tensor vectors = x.clone(), values = made_like(x, {x.size(0), x.size(1)}),
+               info = info_of(x);
+  solver::syevd(current_stream(x.device()), vectors, values, info);
+  check_info(op, info, "has eigenvalues that did not converge");
+  return {values, turned(vectors)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> svd(const char* op, T x, bool full) {
+  check_finite(op, x);
+  const std::int64_t n = x.size(0), rows = x.size(1), columns = x.size(2);
+  const std::int64_t most = std::max(rows, columns), least = std::min(rows, columns);
+  // gesvd takes no matrices that are wider than tall: those are transposed, which is their other
+  // order of memory, and both vectors change places.
+  const bool tall = rows >= columns;
+  const Tensor a = tall ? turned(x) : x.clone(), u = made_like(x, {n, full ? most : least, most}),
+               s = made_like(x, {n, least}), vt = made_like(x, {n, least, least}),
+               info = info_of(x);
+  solver::gesvd(current_stream(x.device()), a, u, s, vt, info);
+  check_info(op, info, "has singular values that did not converge");
+  return tall ? std::tuple(turned(u), s, turned(vt)) : std::tuple(vt, s, u);
+}
+
+}  // namespace ferrite::ops::device_linalg
