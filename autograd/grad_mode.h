@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "ferrite/core/storage.h"
+
 namespace ferrite {
 
 namespace detail {
@@ -12,10 +14,14 @@ inline thread_local bool grad_mode = true;
 /// Independent of eval mode (nn::Module::eval) and of freezing (set_requires_grad(false)).
 inline bool grad_enabled() { return detail::grad_mode; }
 
-/// Turns recording on or off for the scope of the guard.
+/// Whether InferenceMode is on in this thread.
+inline bool inference_mode() { return detail::inference_mode; }
+
+/// Turns recording on or off for the scope of the guard. Under InferenceMode it stays off.
 class GradModeGuard {
  public:
-  explicit GradModeGuard(bool enabled) : previous_(std::exchange(detail::grad_mode, enabled)) {}
+  explicit GradModeGuard(bool enabled)
+      : previous_(std::exchange(detail::grad_mode, enabled && !detail::inference_mode)) {}
   ~GradModeGuard() { detail::grad_mode = previous_; }
   GradModeGuard(const GradModeGuard&) = delete;
   GradModeGuard& operator=(const GradModeGuard&) = delete;
@@ -36,16 +42,31 @@ class EnableGradGuard : public GradModeGuard {
   EnableGradGuard() : GradModeGuard(true) {}
 };
 
+/// torch.inference_mode(), c10::InferenceMode: nothing is recorded, as under NoGradGuard, and
+/// tensors that are made in its scope are inference tensors, for which nothing is kept that
+/// autograd would need: no version counter, no bases of views. Later, outside, they may be read,
+/// and be inputs of operations that are not recorded or need not save them; changing them in place,
+/// set_requires_grad(true), and saving them for backward are AutogradErrors, and clone() makes a
+/// normal tensor. Views of normal tensors are normal tensors, whose changes count.
+/// InferenceMode(false) returns to recording for its scope.
+class InferenceMode {
+ public:
+  explicit InferenceMode(bool enabled = true)
+      : previous_(std::exchange(detail::inference_mode, enabled)), grad_mode_(!enabled) {}
+  ~InferenceMode() { detail::inference_mode = previous_; }
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
+
+ private:
+  bool previous_;
+  GradModeGuard grad_mode_;
+};
+
 // libtorch's names.
 using AutoGradMode = GradModeGuard;
-/// As NoGradGuard, unless `enabled` is false.
-class InferenceMode : public GradModeGuard {
- public:
-  explicit InferenceMode(bool enabled = true) : GradModeGuard(!enabled && grad_enabled()) {}
-};
 struct GradMode {
   static bool is_enabled() { return grad_enabled(); }
-  static void set_enabled(bool on) { detail::grad_mode = on; }
+  static void set_enabled(bool on) { detail::grad_mode = on && !detail::inference_mode; }
 };
 
 /// Calls `body` without recording.

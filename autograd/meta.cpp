@@ -194,6 +194,10 @@ void check_inplace(const Tensor& self, const char* op) {
                 "cannot change {} of strides {} in place: several of its elements share one memory "
                 "location; clone() it first",
                 self.describe(), self.strides());
+  FERRITE_CHECK(!self.is_inference() || inference_mode(), AutogradError, op,
+                "cannot change {} in place: it is an inference tensor, made under InferenceMode, "
+                "which is off; clone() it first",
+                self.describe());
   if (!grad_enabled()) return;
   Meta* meta = meta_of(self);
   if (!meta) return;
@@ -233,7 +237,13 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
 
 Saved::Saved(const Tensor& input) {
   if (!input.defined()) return;
-  version_ = input.version();
+  FERRITE_CHECK(
+      !input.is_inference(), AutogradError, "backward",
+      "an operation that is recorded must save {}, an inference tensor: it was made under "
+      "InferenceMode and cannot take part in autograd; clone() it outside that mode, or "
+      "make it under NoGradGuard",
+      input.describe());
+  version_ = input.storage()->version();
   const Meta* meta = meta_of(input);
   if (meta && meta->requires_grad && !meta->node) {
     tensor_ = input;
@@ -251,7 +261,7 @@ Saved Saved::output(const Tensor& out, std::uint32_t number) {
   Saved saved;
   saved.output_number_ = number;
   saved.tensor_ = alias(out);
-  saved.version_ = out.version();
+  saved.version_ = out.storage()->version();
   saved.is_output_ = true;
   if (detail::checkpoint_region) [[unlikely]]
     detail::checkpoint_region->save(saved);

@@ -28,7 +28,7 @@ class Saved {
   /// The tensor as it was saved. AutogradError, naming both ops, if it was changed in place since.
   Tensor get() const {
     if (!tensor_.defined()) return recomputed_ ? get_recomputed() : Tensor();
-    if (tensor_.version() != version_) [[unlikely]]
+    if (tensor_.storage()->version() != version_) [[unlikely]]
       fail_changed(tensor_, version_);
     return grad_enabled() ? with_history(tensor_) : tensor_;
   }

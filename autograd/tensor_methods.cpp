@@ -35,6 +35,11 @@ const Tensor& Tensor::set_requires_grad(bool on) const {
   FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
                 "only leaves can be changed; this is the result of {} (use detach())",
                 grad_fn_name());
+  FERRITE_CHECK(
+      !on || !is_inference() || inference_mode(), AutogradError, "set_requires_grad",
+      "{} is an inference tensor: it was made under InferenceMode and cannot take part in "
+      "autograd; clone() it outside that mode",
+      describe());
   if (!on && !meta_of(*this)) return *this;
   Meta& meta = require_meta(*this);
   meta.requires_grad = on;

@@ -116,5 +116,8 @@ bool Storage::has_other_streams() const {
 
 ferrite::IntrusivePtr<ferrite::Storage> ferrite::detail::part_of(
     const IntrusivePtr<Storage>& whole) {
-  return Storage::wrap(whole->data(), whole->nbytes(), whole->device(), KeepWhole{whole});
+  IntrusivePtr<Storage> part =
+      Storage::wrap(whole->data(), whole->nbytes(), whole->device(), KeepWhole{whole});
+  part->is_inference_ = whole->is_inference();
+  return part;
 }

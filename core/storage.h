@@ -13,6 +13,14 @@
 
 namespace ferrite {
 
+class Storage;
+
+namespace detail {
+IntrusivePtr<Storage> part_of(const IntrusivePtr<Storage>& whole);  // core/storage_part.h
+/// Whether InferenceMode is on in this thread (autograd/grad_mode.h).
+inline thread_local bool inference_mode = false;
+}  // namespace detail
+
 class Storage final : public RefCounted {
  public:
   /// `bytes` from the device's caching allocator, on its current stream; contents undefined.
@@ -31,6 +39,8 @@ class Storage final : public RefCounted {
   std::size_t nbytes() const { return nbytes_; }
   const Device& device() const { return device_; }
   bool is_pinned() const;
+  /// Whether it was made under InferenceMode: its tensors are inference tensors.
+  bool is_inference() const { return is_inference_; }
 
   /// Tells the allocator that queued work of `stream` uses this memory too.
   void record_stream(const Stream& stream);
@@ -59,11 +69,14 @@ class Storage final : public RefCounted {
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
  private:
+  friend IntrusivePtr<Storage> detail::part_of(const IntrusivePtr<Storage>& whole);
+
   Storage(const Device& device, std::size_t bytes) : nbytes_(bytes), device_(device) {}
 
   Allocator::Block block_;
   std::size_t nbytes_;
   Device device_;
+  bool is_inference_ = detail::inference_mode;
   std::atomic<std::uint32_t> version_{0}, rescalings_{0};
   std::atomic<const char*> last_writer_{""};
   Allocator* allocator_ = nullptr;  // null: wrapped memory

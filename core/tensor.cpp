@@ -166,11 +166,20 @@ std::string Tensor::describe() const {
   return fmt::format("{}{} on {}", dtype(), shape(), device());
 }
 
+std::uint32_t Tensor::version() const {
+  const Storage& memory = *get("version").storage;
+  FERRITE_CHECK(!memory.is_inference(), ValueError, "version",
+                "{} is an inference tensor, whose changes in place are not counted; clone() it "
+                "outside InferenceMode to get one whose changes are",
+                describe());
+  return memory.version();
+}
+
 void Tensor::set_data(const Tensor& source) const {
   FERRITE_CHECK(defined() && source.defined(), ValueError, "set_data", "the {} is undefined",
                 defined() ? "source" : "tensor");
   if (is_same(source)) return;
-  const std::uint32_t before = version();
+  const std::uint32_t before = impl_->storage->version();
   const TensorImpl& from = *source.impl_;
   impl_->storage = from.storage;
   impl_->shape = from.shape;

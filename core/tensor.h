@@ -165,15 +165,16 @@ class Tensor : public TensorMethods {
   const T* const_data_ptr() const {
     return data<T>();
   }
-  /// The elements by N indices. DTypeError unless T is their type, ShapeError unless there are N
-  /// dimensions, DeviceError unless the host has the tensor, which must outlive the accessor.
+  /// The elements by N indices, to be read alone if T is const. DTypeError unless T is their type,
+  /// ShapeError unless there are N dimensions, DeviceError unless the host has the tensor, which
+  /// must outlive the accessor.
   template <class T, std::size_t N>
   TensorAccessor<T, N> accessor() const& {
     FERRITE_CHECK(device().is_cpu(), DeviceError, "accessor",
                   "expected a tensor on the host, got {}; copy it with cpu()", describe());
     FERRITE_CHECK(dim() == static_cast<int>(N), ShapeError, "accessor",
                   "expected {} dimensions, got {}", N, describe());
-    return {data<T>(), shape().begin(), strides().begin()};
+    return {data<std::remove_const_t<T>>(), shape().begin(), strides().begin()};
   }
   template <class T, std::size_t N>
   TensorAccessor<T, N> accessor() && = delete;  // the tensor ends before the accessor
@@ -197,7 +198,10 @@ class Tensor : public TensorMethods {
   const IntrusivePtr<TensorImpl>& handle() const { return impl_; }
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   bool shares_storage(const Tensor& other) const { return storage() == other.storage(); }
-  std::uint32_t version() const { return get("version").storage->version(); }
+  /// Whether it was made under InferenceMode (autograd/grad_mode.h), or is a view of such a tensor.
+  bool is_inference() const { return get("is_inference").storage->is_inference(); }
+  /// Counts the changes in place. ValueError for inference tensors.
+  std::uint32_t version() const;
   /// Gives this tensor the memory, geometry and dtype of `source`, which it then shares. Every
   /// handle on this tensor sees the change; its gradient, hooks and requires_grad stay as they are.
   /// For leaves: modules use it to move parameters while optimizers hold them. Tapes recorded

@@ -21,7 +21,7 @@ class Restore {
     for (const Tensor& p : model.parameters()) devices.push_back(p.device());
     for (const Tensor& b : model.buffers()) {
       devices.push_back(b.device());
-      buffers_.push_back({b, no_grad([&] { return b.clone(); }), b.version()});
+      buffers_.push_back({b, no_grad([&] { return b.clone(); }), b.storage()->version()});
     }
     for (const Device& device : devices)
       generators_.emplace_back(&default_generator(device), default_generator(device).state());
@@ -36,7 +36,7 @@ class Restore {
     NoGradGuard guard;
     try {
       for (const Buffer& b : buffers_)
-        if (b.tensor.version() != b.version) b.tensor.copy_(b.value);
+        if (b.tensor.storage()->version() != b.version) b.tensor.copy_(b.value);
     } catch (const Error&) {
       // Only a failed device throws here; its next use reports the error.
     }

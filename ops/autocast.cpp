@@ -60,7 +60,7 @@ class CastCache {
     entry = {.source = t,
              .cast = t.to(dtype),
              .data = t.data_ptr(),
-             .version = t.version(),
+             .version = t.storage()->version(),
              .recorded = grad_enabled(),
              .capture = capture,
              .stream = here};
@@ -80,7 +80,7 @@ class CastCache {
 
     bool is_of(const Tensor& t, DType dtype, std::uint64_t where) const {
       return cast.defined() && cast.dtype() == dtype && data == t.data_ptr() &&
-             version == t.version() && (recorded || !grad_enabled()) && capture == where;
+             version == t.storage()->version() && (recorded || !grad_enabled()) && capture == where;
     }
   };
   std::unordered_map<const TensorImpl*, Entry> entries_;

@@ -159,6 +159,7 @@ class ThreadState {
   /// the first thread.
   template <class F>
   void run(const IntrusivePtr<autograd::AutocastState>& autocast, const F& f) const {
+    const InferenceMode inference(inference_mode_);
     const GradModeGuard grad_mode(grad_mode_);
     const autograd::AutocastScope autocast_scope(autocast.get());
     const DefaultGroupScope group(group_);
@@ -169,7 +170,7 @@ class ThreadState {
   }
 
  private:
-  const bool grad_mode_ = grad_enabled();
+  const bool inference_mode_ = inference_mode(), grad_mode_ = grad_enabled();
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Stream> streams_;
 };

@@ -467,3 +467,42 @@ TEST_CASE("accessors read and write elements of any strides") {
   CHECK_THROWS_AS((t.accessor<double, 2>()), DTypeError);
   CHECK_THROWS_AS((t.accessor<float, 1>()), ShapeError);
 }
+
+TEST_CASE("accessors are views like std::mdspan") {
+  const Tensor x = arange(24, kFloat).view({2, 3, 4}).transpose(0, 1);  // [3, 2, 4]
+  const auto a = x.accessor<float, 3>();
+  static_assert(a.rank() == 3);
+  CHECK(a.extents() == std::array<std::int64_t, 3>{3, 2, 4});
+  CHECK(a.strides() == std::array<std::int64_t, 3>{4, 12, 1});
+  CHECK(a.numel() == 24);
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 2; ++j)
+      for (int k = 0; k < 4; ++k) {
+        CHECK(a(i, j, k) == x[i][j][k].item<float>());
+        CHECK(&a(i, j, k) == &a[i][j][k]);
+      }
+  a(2, 1, 3) = -1;
+  CHECK(x[2][1][3].item<float>() == -1);
+
+  // Parts.
+  const auto column = a.select(2, 1);
+  CHECK(column.extents() == std::array<std::int64_t, 2>{3, 2});
+  CHECK(column(2, 0) == 9);
+  const auto odd = a.slice(2, 1, 4, 2);
+  CHECK(odd.extent(2) == 2);
+  CHECK(odd(0, 1, 1) == 15);
+  CHECK(a.slice(0, 2, 2).numel() == 0);
+
+  // Loops, also of what only reads.
+  float sum = 0;
+  for (const auto matrix : TensorAccessor<const float, 3>(a))
+    for (const auto row : matrix)
+      for (const float& value : row) sum += value;
+  CHECK(sum == 276 - 23 - 1);
+  for (float& value : a[0][0]) value = 0;
+  CHECK(x[0][0].sum().item<float>() == 0);
+  const auto constant = x.accessor<const float, 3>();
+  static_assert(std::is_same_v<decltype(constant(0, 0, 0)), const float&>);
+  CHECK(constant[1][0][0] == 4);
+  CHECK_THROWS_AS((x.accessor<const double, 3>()), DTypeError);
+}
