@@ -59,6 +59,7 @@
 #include "ferrite/nn/functional_call.h"
 #include "ferrite/nn/fused.h"
 #include "ferrite/nn/graphed_step.h"
+#include "ferrite/nn/inference.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/classic.h"

@@ -38,6 +38,8 @@ Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
 
 /// The same for conv(x).
 Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
+  if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks())
+    return conv_relu(conv, x);
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));

@@ -4,6 +4,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
+#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 
@@ -46,6 +47,10 @@ Tensor BatchNorm::forward(const Tensor& input) { return forward(input, {}); }
 
 Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   check_input(input);
+  if (is_identity_) {
+    const Tensor sum = options.residual.defined() ? input + options.residual : input;
+    return options.relu ? relu(sum) : sum;
+  }
   options.training = uses_batch_statistics();
   options.momentum = options_.momentum.value_or(1);
   options.eps = options_.eps;
@@ -67,9 +72,18 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   return out;
 }
 
-std::string BatchNorm::name() const { return is_synchronized() ? "SyncBatchNorm" : Module::name(); }
+void BatchNorm::become_identity() {
+  for (Tensor* const t : {&weight, &bias, &running_mean, &running_var, &num_batches_tracked})
+    *t = Tensor();
+  is_identity_ = true;
+}
+
+std::string BatchNorm::name() const {
+  return is_identity_ ? "Identity" : is_synchronized() ? "SyncBatchNorm" : Module::name();
+}
 
 std::string BatchNorm::extra_repr() const {
+  if (is_identity_) return "";
   return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,
                      repr(options_.eps), options_.momentum ? repr(*options_.momentum) : "None",
                      repr(options_.affine), repr(options_.track_running_stats));

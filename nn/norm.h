@@ -33,9 +33,15 @@ class BatchNorm : public Module {
   /// `options`; the module sets the other fields.
   Tensor forward(const Tensor& input, BatchNormFuncOptions options);
   /// Whether the next forward() normalises by the statistics of its batch.
-  bool uses_batch_statistics() const { return is_training() || !running_mean.defined(); }
+  bool uses_batch_statistics() const {
+    return !is_identity_ && (is_training() || !running_mean.defined());
+  }
   std::string extra_repr() const override;
   const BatchNormOptions& options() const { return options_; }
+  /// Gives up parameters and statistics: from now on forward() returns its input, followed by the
+  /// residual and ReLU of its options, and the module prints as Identity (nn/inference.h).
+  void become_identity();
+  bool is_identity() const { return is_identity_; }
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   /// Treats training batches as parts of larger batches, whose statistics are used; the module then
   /// prints as SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Each forward() in training calls
@@ -60,6 +66,7 @@ class BatchNorm : public Module {
  private:
   BatchNormOptions options_;
   BatchPartsSource batch_parts_;
+  bool is_identity_ = false;
 };
 
 /// [N, C] or [N, C, L]

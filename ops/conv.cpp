@@ -38,9 +38,18 @@ Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, cons
 Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
                  Tensor* by_bias = nullptr);
 
+/// Whether a weight lies in memory as [H, W, C, O], as nn::optimize_for_inference() lays it.
+bool has_outputs_innermost(const Tensor& weight) {
+  const Shape& s = weight.shape();
+  return s[0] > 1 && s[1] > 1 && weight.stride(0) == 1 && weight.stride(1) == s[0] &&
+         (s[3] == 1 || weight.stride(3) == s[0] * s[1]) &&
+         (s[2] == 1 || weight.stride(2) == s[0] * s[1] * s[3]);
+}
+
 /// PyTorch's rule: channels-last where one of the operands is.
-MemoryFormat format_of(const Tensor& a, const Tensor& b) {
-  return a.suggest_memory_format() == kChannelsLast || b.suggest_memory_format() == kChannelsLast
+MemoryFormat format_of(const Tensor& input, const Tensor& weight) {
+  return input.suggest_memory_format() == kChannelsLast ||
+                 weight.suggest_memory_format() == kChannelsLast || has_outputs_innermost(weight)
              ? kChannelsLast
              : kContiguous;
 }

@@ -38,6 +38,8 @@ class Correlation {
   static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
   static constexpr std::int64_t kTasks = 8;        // at least, where there is work for them
   static constexpr std::int64_t kSize = sizeof(T);
+  /// Channels ahead of which weights are fetched: few images wait for them more than for products.
+  static constexpr std::int64_t kAhead = 8;
 
   struct Tiles {
     std::int64_t first, count;
@@ -162,6 +164,17 @@ void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
                                    std::int64_t channel, std::int64_t count) const {
   const std::int64_t width = this->width(panel), size = count * width;
   const std::int64_t used = std::min(width, out_.channels - panel * panel_);
+  // Output channels side by side, as optimize_for_inference() lays weights: read where they lie.
+  if (filter_.out_step == 1 && used == width && filter_.row_step == 3 * filter_.column_step) {
+    const T* from = filter_.data + panel * panel_ + channel * filter_.in_step;
+    for (std::int64_t c = 0; c < count; ++c, from += filter_.in_step) {
+      for (int tap = 0; tap < 9; ++tap)
+        for (std::int64_t line = 0; line < width; line += 64 / kSize)
+          __builtin_prefetch(from + kAhead * filter_.in_step + tap * filter_.column_step + line);
+      map_vectors<FilterMap<M>>(to + c * width, step, from, filter_.column_step, width);
+    }
+    return;
+  }
   const Scratch<T> taps(9 * size);
   for (int i = 0; i < 3; ++i)
     for (int j = 0; j < 3; ++j) {
