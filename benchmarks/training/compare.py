@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import math
 import pathlib
+import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -27,7 +28,13 @@ CPU_BATCHES = {"resnet18-28": [32], "resnet18-32": [32], "resnet18-224": [8]}
 LAYOUTS = ("contiguous", "channels_last")
 SHORT = {"contiguous": "NCHW", "channels_last": "NHWC"}
 MODES = ("train", "forward")
-EXECUTIONS = ("eager", "graph", "compile-reduce-overhead", "compile-max-autotune")
+EXECUTIONS = ("eager", "graph", "compile-default", "compile-reduce-overhead",
+              "compile-max-autotune", "onnxruntime", "optimized")
+DEFAULT_EXECUTIONS = ("eager", "graph", "compile-reduce-overhead", "compile-max-autotune")
+# What runs in one mode alone, and why.
+ONE_MODE = {"graph": ("train", "only training steps run as graphs"),
+            "onnxruntime": ("forward", "onnxruntime runs forward passes"),
+            "optimized": ("forward", "only forward passes are optimized")}
 KEY = "images_per_second"
 
 
@@ -45,8 +52,10 @@ def parse(argv=None):
                    help="(default: float32 and amp, on cuda tf32 too)")
     p.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS),
                    help="amp is measured in the last of them alone")
-    p.add_argument("--executions", nargs="+", choices=EXECUTIONS, default=list(EXECUTIONS),
-                   help="op by op; the whole step as one CUDA graph; torch.compile by mode")
+    p.add_argument("--executions", nargs="+", choices=EXECUTIONS,
+                   default=list(DEFAULT_EXECUTIONS),
+                   help="op by op; the whole step as one CUDA graph; torch.compile by mode; forward "
+                        "passes by onnxruntime, and by Ferrite's nn::optimize_for_inference")
     p.add_argument("--modes", nargs="+", choices=MODES, default=["train"],
                    help="whole training steps; the forward pass of evaluation, without gradients")
     p.add_argument("--best-layouts", action="store_true",
@@ -100,6 +109,7 @@ class Side:
         needs = [] if args.on_cpu else ["cuda"]
         needs += ["amp"] if precision == "amp" else []
         needs += ["compile"] if execution.startswith("compile-") else []
+        needs += ["onnxruntime"] if execution == "onnxruntime" else []
         return next((self.lacks[n] for n in needs if n in self.lacks), None)
 
 
@@ -114,10 +124,10 @@ class Absent(Side):
 def make_sides(args):
     absent = {}
     libtorch = sbs.libtorch_program(args, "bench_training_libtorch", absent)
-    return [Side("PyTorch", [args.python, HERE / "torch_training.py"], EXECUTIONS),
+    return [Side("PyTorch", [args.python, HERE / "torch_training.py"], EXECUTIONS[:-1]),
             Side("libtorch", [libtorch], ("eager",)) if libtorch else
             Absent("libtorch", absent["libtorch"], ("eager",)),
-            Side("Ferrite", [sbs.ferrite_program(args, "bench_training")], ("eager", "graph"))]
+            Side("Ferrite", [sbs.ferrite_program(args, "bench_training")], ("eager", "graph", "optimized"))]
 
 
 def label(side, precision, layout, execution):
@@ -144,10 +154,11 @@ def group_commands(args, sides, case, layouts, not_run):
             if reason := side.reason(args, precision, execution):
                 not_run[name] = reason
                 continue
-            modes = ["train"] if execution == "graph" else args.modes
-            if execution == "graph" and "train" not in args.modes:
-                not_run[name] = "only training steps run as graphs"
+            only, why = ONE_MODE.get(execution, (None, None))
+            if only and only not in args.modes:
+                not_run[name] = why
                 continue
+            modes = [only] if only else args.modes
             commands[name] = [*side.command, *common, "--layout", layout, "--execution", execution,
                               "--mode", modes[0] if len(modes) == 1 else "both"]
     return commands
@@ -239,6 +250,11 @@ def others(best):
                default=None)
 
 
+def cpu_of(answers, batch):
+    """Processor time an image of all threads, which other programs beside it disturb less."""
+    return f"{statistics.median(1e3 * a['cpu_seconds'] / (a['steps'] * batch) for a in answers):.3g}"
+
+
 def peak(result, name):
     return max(a["memory"]["peak_bytes"] for a in result["answers"][name])
 
@@ -254,7 +270,7 @@ def tables(report):
             median = sbs.median(answers, KEY)
             rows.append(shown(r, report) + [
                 f"{program} {layout} {execution}", rate(median),
-                f"{100 * sbs.spread(answers, KEY):.0f} %",
+                f"{100 * sbs.spread(answers, KEY):.0f} %", cpu_of(answers, r["batch"]),
                 f"{median / theirs[1]:.2f}" if theirs else "", f"{peak(r, name) / 2**20:,.0f}",
                 f"{answers[-1]['loss']:.3g}"])
             if not all(a["loss"] is not None and math.isfinite(a["loss"]) for a in answers):
@@ -263,7 +279,8 @@ def tables(report):
             best_rows.append(shown(r, report) + best_row(r, best))
     result = ["Training, and forward passes without gradients. Memory is the peak, in MiB, of " +
               ("the process.\n\n" if on_cpu(report) else "the tensors on the device.\n\n") +
-              sbs.markdown(head + ["program", "images/s", "spread", "of the others' best", "MiB",
+              sbs.markdown(head + ["program", "images/s", "spread", "CPU ms an image",
+                              "of the others' best", "MiB",
                                    "loss"], rows)]
     result.append("The best of each, and the eager mode of the others:\n\n" + sbs.markdown(
         head + ["Ferrite", "images/s", "other", "images/s", "ratio", "ratio to eager", "MiB ratio"],

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -69,8 +70,9 @@ inline void add_options(CLI::App& app, Options& options) {
          "tf32: products and convolutions of float32 may use it; amp: autocast, opt level O1");
   choice("--amp-dtype", options.amp_dtype, {"", "float16", "bfloat16"},
          "for amp; default: float16, on the CPU bfloat16");
-  choice("--execution", options.execution, {"eager", "graph"},
-         "op by op, or the whole step as one CUDA graph");
+  choice("--execution", options.execution, {"eager", "graph", "optimized"},
+         "op by op, the whole step as one CUDA graph, or forward passes of the network as "
+         "nn::optimize_for_inference makes it");
   choice("--mode", options.mode, {"train", "forward", "both"},
          "whole training steps, the forward pass of evaluation (nothing recorded), or the mode "
          "that each line on stdin names");
@@ -175,10 +177,13 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
     const Measurement& m = named == prepared.end() ? prepared.front() : *named;
     // Wakes the threads, fills the caches.
     trainer.run(m.mode, m.step_seconds < 0.01 ? 2 : m.step_seconds < 0.1 ? 1 : 0);
+    const std::clock_t cpu = std::clock();  // of all threads
     const double seconds = seconds_of(trainer, m.mode, m.steps);
+    const double cpu_seconds = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
     print({{"mode", name(m.mode)},
            {"images_per_second", static_cast<double>(m.steps * options.batch) / seconds},
            {"seconds", seconds},
+           {"cpu_seconds", cpu_seconds},
            {"steps", m.steps},
            {"loss", trainer.loss()},
            {"memory", trainer.peak_memory()}});
@@ -195,6 +200,8 @@ int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& p
   try {
     if (options.mode != "train" && options.execution == "graph")
       throw std::invalid_argument("only training steps run as graphs: use --mode train");
+    if (options.mode != "forward" && options.execution == "optimized")
+      throw std::invalid_argument("only forward passes are optimized: use --mode forward");
     only_probe ? print(probe()) : run();
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -8,10 +8,12 @@ answered by a line of JSON.
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import pathlib
 import re
 import sys
+import tempfile
 import time
 
 MODELS = {  # channels, size, classes of the images
@@ -21,7 +23,8 @@ MODELS = {  # channels, size, classes of the images
     "resnet18-32": (3, 32, 10),
     "resnet18-224": (3, 224, 1000),
 }
-EXECUTIONS = ("eager", "graph", "compile-reduce-overhead", "compile-max-autotune")
+EXECUTIONS = ("eager", "graph", "compile-default", "compile-reduce-overhead",
+              "compile-max-autotune", "onnxruntime")
 
 
 def parse(argv=None):
@@ -39,8 +42,9 @@ def parse(argv=None):
                    help="whole training steps, the forward pass of evaluation (nothing recorded), "
                         "or the mode that each line on stdin names")
     p.add_argument("--execution", choices=EXECUTIONS, default="eager",
-                   help="op by op, the whole step as one CUDA graph, or torch.compile of network "
-                        "and loss in a mode of its own")
+                   help="op by op, the whole step as one CUDA graph, torch.compile of network "
+                        "and loss in a mode of its own, or forward passes of the network as "
+                        "onnxruntime runs what torch.onnx writes of it")
     p.add_argument("--no-cudnn-benchmark", dest="cudnn_benchmark", action="store_false",
                    help="do not try out convolutions' plans")
     p.add_argument("--batch", type=int, default=64, help="images per step")
@@ -57,6 +61,8 @@ def parse(argv=None):
     args = p.parse_args(argv)
     if args.mode != "train" and args.execution == "graph":
         p.error("only training steps run as graphs: use --mode train")
+    if args.mode != "forward" and args.execution == "onnxruntime":
+        p.error("onnxruntime runs forward passes: use --mode forward")
     return args
 
 
@@ -92,6 +98,20 @@ def make_batch(number):
     return images.reshape(args.batch, channels, size, size), labels
 
 
+def onnx_session(model, images):
+    """onnxruntime's session of the network, as a function of images in NCHW."""
+    import onnxruntime
+
+    path = pathlib.Path(tempfile.mkdtemp()) / "network.onnx"
+    with contextlib.redirect_stdout(sys.stderr):
+        torch.onnx.export(model, (images,), path, dynamo=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0])
+
+
 class Trainer:
     def __init__(self):
         torch.manual_seed(0)
@@ -114,6 +134,8 @@ class Trainer:
             mode = args.execution.removeprefix("compile-")
             self.network = torch.compile(self.model, mode=mode)
             self.criterion = torch.compile(self.network_and_loss, mode=mode)
+        if args.execution == "onnxruntime":
+            self.network = onnx_session(self.model.eval(), self.batches[0][0])
         self.graph = None
         self.next = 0
 
@@ -182,7 +204,7 @@ class Trainer:
             loss = step(*self.next_batch())
         return loss
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def forward(self, steps):
         """Returns a function that computes the last output's loss after the clock has stopped."""
         self.model.eval()
@@ -272,6 +294,8 @@ def lacks():
         reasons["cuda"] = (f"PyTorch {torch.__version__} sees no CUDA device" if
                            torch.version.cuda else
                            f"PyTorch {torch.__version__} was built without CUDA")
+    if not all(map(importlib.util.find_spec, ("onnxruntime", "onnxscript"))):
+        reasons["onnxruntime"] = "no onnxruntime or onnxscript, which exports networks"
     if not hasattr(torch, "compile"):
         reasons["compile"] = f"PyTorch {torch.__version__} has no torch.compile"
     return reasons
@@ -303,9 +327,10 @@ def main():
         steps, step_seconds = modes[mode]
         if wake := 2 if step_seconds < 0.01 else 1 if step_seconds < 0.1 else 0:
             trainer.run(mode, wake)  # wakes the threads, fills the caches
+        cpu = time.process_time()  # of all threads
         seconds, loss = timed(trainer, mode, steps)
         emit(mode=mode, images_per_second=steps * args.batch / seconds, seconds=seconds,
-             steps=steps, loss=loss, memory=peak_memory())
+             cpu_seconds=time.process_time() - cpu, steps=steps, loss=loss, memory=peak_memory())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/version.h"
 #include "ferrite/kernels/vendor.h"
+#include "ferrite/nn/inference.h"
 #include "ferrite/ops/loss.h"
 
 namespace bench {
@@ -49,6 +50,7 @@ Trainer::Trainer(const Options& options)
     : device_(options.device),
       batches_(make_batches(options, device_)),
       model_(prepare_model(options, device_)),
+      optimizes_(options.execution == "optimized"),
       sgd_(model_->parameters(), {.lr = options.lr, .momentum = options.momentum}),
       amp_(optim::amp::initialize(*model_, sgd_, precision(options, device_))),
       step_([this](const Tensor& images, const Tensor& labels) {
@@ -72,11 +74,14 @@ void Trainer::train(std::int64_t steps) {
 }
 
 void Trainer::forward(std::int64_t steps) {
-  const NoGradGuard no_grad;
+  const InferenceMode inference;
   model_->eval();
+  if (optimizes_ && !optimized_)
+    optimized_ = nn::optimize_for_inference(*model_, batches_[0].images);
+  nn::Module& network = optimized_ ? *optimized_ : *model_;
   for (std::int64_t i = 0; i < steps; ++i) {
     const Batch& batch = next();
-    output_ = (*model_)(batch.images);
+    output_ = network(batch.images);
     labels_ = batch.labels;
   }
   model_->train();

@@ -45,6 +45,8 @@ class Trainer {
   ferrite::Device device_;
   std::vector<Batch> batches_;
   std::unique_ptr<ferrite::nn::Module> model_;
+  bool optimizes_;
+  std::unique_ptr<ferrite::nn::Module> optimized_;  // made by the first forward pass
   ferrite::optim::SGD sgd_;
   ferrite::optim::amp::Amp amp_;
   Step step_;
