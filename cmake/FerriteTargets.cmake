@@ -67,14 +67,67 @@ function(ferrite_library name)
   target_link_libraries(${target} ${scope} ${arg_DEPENDS})
 endfunction()
 
+# ferrite_local_names(<source> <names> <aliases>)
+# What a source declares in its unnamed namespaces: names, those of functions with the types of
+# their parameters, since functions may share a name; and the aliases among them, as "A=int", which
+# may be declared twice. A declaration begins at the start of a line, as clang-format leaves it.
+function(ferrite_local_names source names_variable aliases_variable)
+  file(READ ${source} text)
+  string(ASCII 1 end)
+  string(REPLACE "\n}  // namespace\n" "${end}" text "${text}")
+  string(REGEX REPLACE "//[^\n${end}]*" "" text "${text}")
+  string(REGEX REPLACE "(__launch_bounds__|alignas)\\([^)]*\\)\n? *" "" text "${text}")
+  string(REPLACE ";" "," text "${text}")  # which, like brackets, means something in a list
+  string(REPLACE "[" "=" text "${text}")
+  string(REPLACE "]" "" text "${text}")
+  string(REGEX MATCHALL "\nnamespace {\n[^${end}]*" blocks "${text}")
+  set(names)
+  set(aliases)
+  foreach(block IN LISTS blocks)
+    string(REGEX MATCHALL "\n[A-Za-z_][^\n(]*(\\([^)]*\\))?" declarations "${block}")
+    foreach(line IN LISTS declarations)
+      if(line MATCHES "^.(template|namespace|using namespace|static_assert|[A-Z_]+\\()")
+        continue()  # a template's declaration is the next line
+      elseif(line MATCHES "^.(struct|class|union|enum class|enum) ([A-Za-z0-9_]+)")
+        list(APPEND names ${CMAKE_MATCH_2})
+      elseif(line MATCHES "^.using ([A-Za-z0-9_]+) = (.*)$")
+        list(APPEND names ${CMAKE_MATCH_1})
+        list(APPEND aliases "${CMAKE_MATCH_1}=${CMAKE_MATCH_2}")
+      elseif(line MATCHES "^.[^(={]*[ *&>]([A-Za-z0-9_]+)(\\([^)]*\\))")
+        set(name ${CMAKE_MATCH_1})
+        # The parameters without their names, which follow the types.
+        string(REGEX REPLACE "[ \n]+" " " parameters "${CMAKE_MATCH_2}")
+        string(REGEX REPLACE "([a-zA-Z0-9_>&*]) ([a-z0-9_]+)( = [^,)]*)?([,)])" "\\1\\4" parameters
+               "${parameters}")
+        list(APPEND names "${name}${parameters}")
+      elseif(line MATCHES "^.[^(={]*[ *&>]([A-Za-z0-9_]+) *[={,]")
+        list(APPEND names ${CMAKE_MATCH_1})
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  set(${names_variable} "${names}" PARENT_SCOPE)
+  set(${aliases_variable} "${aliases}" PARENT_SCOPE)
+endfunction()
+
+# ferrite_common(<variable> <list> <list>): what two lists have in common.
+function(ferrite_common variable a b)
+  set(rest ${a})
+  list(REMOVE_ITEM rest ${b} "")
+  list(REMOVE_ITEM a ${rest} "")
+  set(${variable} "${a}" PARENT_SCOPE)
+endfunction()
+
 # ferrite_batches(<variable> <target> [<pattern>...])
 # Replaces a list of sources by files that include up to FERRITE_BATCH of them each (1: the
 # sources as they are). Headers and templates, which take most of a small file's time, are then
 # compiled once per batch; a batch takes some ten seconds, so a change still compiles quickly.
-# Sources of a batch have the same folder, language and source-specific options. Their anonymous
-# namespaces are merged, so their names must differ. Sources whose names clash, or that take long
-# by themselves, are compiled alone: those whose path ends in one of the patterns. Sources with
-# the same value of the property FERRITE_BATCH form one batch, however many they are.
+# Sources of a batch have the same folder, language and source-specific options. Their unnamed
+# namespaces are merged, so sources that declare the same name there go into different batches
+# (ferrite_local_names): after giving a source a name that another one of its batch has, configure
+# again. Sources that take long by themselves, or that clash with others in another way, are
+# compiled alone: those whose path ends in one of the patterns. Sources with the same value of the
+# property FERRITE_BATCH form one batch, however many they are.
 function(ferrite_batches variable target)
   if(FERRITE_BATCH LESS 2)
     return()
@@ -122,11 +175,30 @@ function(ferrite_batches variable target)
     if(batch_${key})
       set(size ${count})
     endif()
-    foreach(begin RANGE 0 ${count} ${size})
-      if(begin EQUAL count)
-        break()
+    # Each source goes into the first batch that has room and none of its local names.
+    set(last 0)
+    foreach(source IN LISTS sources_${key})
+      ferrite_local_names(${PROJECT_SOURCE_DIR}/${source} names aliases)
+      foreach(i RANGE 1 ${count})
+        list(LENGTH members_${key}_${i} members)
+        ferrite_common(clash "${names}" "${names_${key}_${i}}")
+        ferrite_common(same "${aliases}" "${aliases_${key}_${i}}")
+        list(TRANSFORM same REPLACE "=.*" "")
+        list(REMOVE_ITEM clash ${same} "")
+        if(members LESS size AND NOT clash)
+          set(into ${i})
+          break()
+        endif()
+      endforeach()
+      list(APPEND members_${key}_${into} ${source})
+      list(APPEND names_${key}_${into} ${names})
+      list(APPEND aliases_${key}_${into} ${aliases})
+      if(into GREATER last)
+        set(last ${into})
       endif()
-      list(SUBLIST sources_${key} ${begin} ${size} batch)
+    endforeach()
+    foreach(i RANGE 1 ${last})
+      set(batch ${members_${key}_${i}})
       list(TRANSFORM batch REPLACE "(.+)" "#include \"ferrite/\\1\"\n")
       list(JOIN batch "" text)
       set(name ${name_${key}}${extension_${key}})
