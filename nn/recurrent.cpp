@@ -3,6 +3,7 @@
 #include <cmath>
 #include <span>
 
+#include "ferrite/core/tracing.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
 #include "ferrite/ops/activation.h"
@@ -118,6 +119,7 @@ std::vector<Tensor> RNNBase::initial_states(const Tensor& state, const Tensor& x
 }
 
 RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
+  if (tracing::on()) return run_traced(input, initial);
   FERRITE_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), ShapeError, name(),
                 "expected a sequence of {0}, or [T, {1}], got {2}",
                 options_.batch_first ? fmt::format("[N, T, {}]", input_size_)
@@ -162,6 +164,24 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
     result.last[static_cast<std::size_t>(k)] = batched ? states : states.squeeze(1);
   }
   return result;
+}
+
+RNNBase::Result RNNBase::run_traced(const Tensor& input, const States& initial) {
+  std::vector<Tensor> inputs = parameters();
+  inputs.insert(inputs.begin(), {input, initial[0], initial[1]});
+  const std::vector<Tensor> results =
+      tracing::op("rnn", std::span<const Tensor>(inputs),
+                  {{"mode", std::string(mode())},
+                   {"hidden_size", hidden_size_},
+                   {"num_layers", options_.num_layers},
+                   {"bias", options_.bias},
+                   {"batch_first", options_.batch_first},
+                   {"bidirectional", options_.bidirectional}},
+                  [&] {
+                    const Result r = run(input, initial);
+                    return std::vector<Tensor>{r.output, r.last[0], r.last[1]};
+                  });
+  return {results[0], {results[1], results[2]}};
 }
 
 std::optional<std::int64_t> RNNBase::multiply_adds(std::span<const Tensor>,

@@ -62,9 +62,12 @@ class RNNBase : public Module {
   virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
   /// Advances the states by one step; `projected` is the input's contribution to it.
   virtual void step(const Tensor& projected, const RNNWeights& weights, States& states) const = 0;
+  /// PyTorch's word for what it computes: "LSTM", "GRU", "RNN_TANH", "RNN_RELU".
+  virtual const char* mode() const = 0;
 
  private:
   std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
+  Result run_traced(const Tensor& input, const States& initial);
   RNNWeights weights(std::span<const Tensor> parameters, std::int64_t layer,
                      std::int64_t direction) const;
   std::vector<Tensor> initial_states(const Tensor& state, const Tensor& x, bool batched) const;
@@ -118,6 +121,7 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
  protected:
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+  const char* mode() const override { return "LSTM"; }
 };
 
 /// Of a GRU or an RNN.
@@ -148,6 +152,9 @@ class RNN : public Cloneable<RNN, RNNBase> {
  protected:
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+  const char* mode() const override {
+    return nonlinearity_ == Nonlinearity::relu ? "RNN_RELU" : "RNN_TANH";
+  }
 
  private:
   Nonlinearity nonlinearity_;
@@ -167,6 +174,7 @@ class GRU : public Cloneable<GRU, RNNBase> {
  protected:
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+  const char* mode() const override { return "GRU"; }
 };
 
 // ---- Single steps

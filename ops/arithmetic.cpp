@@ -2,6 +2,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/defined.h"
@@ -107,6 +108,8 @@ Tensor add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, DType dtype, c
 // ---- add, sub
 
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
+  if (tracing::on())
+    return tracing::op("add", {a, b}, {{"alpha", alpha}}, [&] { return add(a, b, alpha); });
   const profiler::OpRange range("add", a, b);
   const DType dtype = common_dtype(a, b, "add");
   check_alpha(alpha, dtype, "add");
@@ -122,6 +125,7 @@ Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor add(const Tensor& a, Scalar b) {
+  if (tracing::on()) return tracing::op("add", {a}, {{"scalar", b}}, [&] { return add(a, b); });
   const profiler::OpRange range("add", a);
   Tensor out = compute(BinaryOp::add, a, b, "add");
   if (recording(a)) record(out, "add", {a}, [](const Tensor& grad, Needs) { return grad; });
@@ -129,6 +133,8 @@ Tensor add(const Tensor& a, Scalar b) {
 }
 
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
+  if (tracing::on())
+    return tracing::op("sub", {a, b}, {{"alpha", alpha}}, [&] { return sub(a, b, alpha); });
   const profiler::OpRange range("sub", a, b);
   const DType dtype = common_dtype(a, b, "sub");
   check_subtracts(dtype, "sub");
@@ -145,6 +151,7 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
+  if (tracing::on()) return tracing::op("sub", {a}, {{"scalar", b}}, [&] { return sub(a, b); });
   const profiler::OpRange range("sub", a);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(a)) record(out, "sub", {a}, [](const Tensor& grad, Needs) { return grad; });
@@ -152,6 +159,7 @@ Tensor sub(const Tensor& a, Scalar b) {
 }
 
 Tensor sub(Scalar a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("rsub", {b}, {{"scalar", a}}, [&] { return sub(a, b); });
   const profiler::OpRange range("sub", b);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(b))
@@ -162,6 +170,7 @@ Tensor sub(Scalar a, const Tensor& b) {
 // ---- mul, div
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("mul", {a, b}, {}, [&] { return mul(a, b); });
   const profiler::OpRange range("mul", a, b);
   Tensor out = compute(BinaryOp::mul, a, b, common_dtype(a, b, "mul"), "mul");
   if (recording(a, b))
@@ -176,6 +185,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
+  if (tracing::on()) return tracing::op("mul", {a}, {{"scalar", b}}, [&] { return mul(a, b); });
   const profiler::OpRange range("mul", a);
   Tensor out = compute(BinaryOp::mul, a, b, "mul");
   if (recording(a))
@@ -184,6 +194,7 @@ Tensor mul(const Tensor& a, Scalar b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("div", {a, b}, {}, [&] { return div(a, b); });
   const profiler::OpRange range("div", a, b);
   const DType dtype = ops::floating_type(common_dtype(a, b, "div"));
   Tensor out = compute(BinaryOp::div, a, b, dtype, "div");
@@ -199,6 +210,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, Scalar b) {
+  if (tracing::on()) return tracing::op("div", {a}, {{"scalar", b}}, [&] { return div(a, b); });
   const profiler::OpRange range("div", a);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(a))
@@ -207,6 +219,7 @@ Tensor div(const Tensor& a, Scalar b) {
 }
 
 Tensor div(Scalar a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("rdiv", {b}, {{"scalar", a}}, [&] { return div(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::reciprocal, b)) return div(a, *cast);
   const profiler::OpRange range("div", b);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
@@ -254,12 +267,18 @@ void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dty
 }  // namespace
 
 const Tensor& Tensor::add_(const Tensor& other, Scalar alpha) const {
+  if (tracing::on())
+    return tracing::op("add_", {*this, other}, {{"alpha", alpha}},
+                       [&]() -> const Tensor& { return add_(other, alpha); });
   const profiler::OpRange range("add_", *this, other);
   accumulate(*this, other, alpha, inplace_dtype(*this, other, "add_"), "add_");
   return *this;
 }
 
 const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
+  if (tracing::on())
+    return tracing::op("sub_", {*this, other}, {{"alpha", alpha}},
+                       [&]() -> const Tensor& { return sub_(other, alpha); });
   const profiler::OpRange range("sub_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "sub_");
   check_subtracts(dtype, "sub_");
@@ -268,6 +287,8 @@ const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
 }
 
 const Tensor& Tensor::mul_(const Tensor& other) const {
+  if (tracing::on())
+    return tracing::op("mul_", {*this, other}, {}, [&]() -> const Tensor& { return mul_(other); });
   const profiler::OpRange range("mul_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "mul_");
   const Before before(*this, other);
@@ -283,6 +304,8 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
 }
 
 const Tensor& Tensor::div_(const Tensor& other) const {
+  if (tracing::on())
+    return tracing::op("div_", {*this, other}, {}, [&]() -> const Tensor& { return div_(other); });
   const profiler::OpRange range("div_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "div_", true);
   const Before before(*this, other);
@@ -300,6 +323,9 @@ const Tensor& Tensor::div_(const Tensor& other) const {
 }
 
 const Tensor& Tensor::add_(Scalar other) const {
+  if (tracing::on())
+    return tracing::op("add_", {*this}, {{"scalar", other}},
+                       [&]() -> const Tensor& { return add_(other); });
   const profiler::OpRange range("add_", *this);
   check_inplace(*this, other, "add_");
   change(BinaryOp::add, *this, other, "add_");
@@ -307,6 +333,9 @@ const Tensor& Tensor::add_(Scalar other) const {
 }
 
 const Tensor& Tensor::sub_(Scalar other) const {
+  if (tracing::on())
+    return tracing::op("sub_", {*this}, {{"scalar", other}},
+                       [&]() -> const Tensor& { return sub_(other); });
   const profiler::OpRange range("sub_", *this);
   check_inplace(*this, other, "sub_");
   check_subtracts(dtype(), "sub_");
@@ -315,6 +344,9 @@ const Tensor& Tensor::sub_(Scalar other) const {
 }
 
 const Tensor& Tensor::mul_(Scalar other) const {
+  if (tracing::on())
+    return tracing::op("mul_", {*this}, {{"scalar", other}},
+                       [&]() -> const Tensor& { return mul_(other); });
   const profiler::OpRange range("mul_", *this);
   check_inplace(*this, other, "mul_");
   change(BinaryOp::mul, *this, other, "mul_");
@@ -325,6 +357,9 @@ const Tensor& Tensor::mul_(Scalar other) const {
 }
 
 const Tensor& Tensor::div_(Scalar other) const {
+  if (tracing::on())
+    return tracing::op("div_", {*this}, {{"scalar", other}},
+                       [&]() -> const Tensor& { return div_(other); });
   const profiler::OpRange range("div_", *this);
   check_inplace(*this, other, "div_", true);
   change(BinaryOp::div, *this, other, "div_");

@@ -8,6 +8,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/attention.h"
 #include "ferrite/kernels/dropout.h"
 #include "ferrite/kernels/random.h"
@@ -274,6 +275,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   const profiler::OpRange range(kOp, query, key, value);
   const Shape batch = check(query, key, value, options);
+  if (tracing::on()) return composed(query, key, value, options);
   const Tensor& mask = options.attn_mask;
   const bool empty =
       batch.numel() == 0 || query.numel() == 0 || key.numel() == 0 || value.numel() == 0;

@@ -7,6 +7,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/host_copy.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/unary.h"
 #include "ferrite/kernels/where.h"
@@ -34,6 +35,7 @@ using ops::Operands;
 namespace {
 
 Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) {
+  if (tracing::on()) return tracing::op(name, {a, b}, {}, [&] { return compare(op, a, b, name); });
   const profiler::OpRange range(name, a, b);
   ops::check_same_device(a, b, name);
   const DType dtype = ops::result_type(a, b);
@@ -43,6 +45,8 @@ Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) 
 }
 
 Tensor compare(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
+  if (tracing::on())
+    return tracing::op(name, {a}, {{"scalar", b}}, [&] { return compare(op, a, b, name); });
   const profiler::OpRange range(name, a);
   FERRITE_CHECK(a.defined(), ValueError, name, "the tensor is undefined");
   const Tensor x = ops::operand(a, ops::result_type(a, b), a.shape(), a.device());
@@ -211,11 +215,13 @@ Tensor extremum(BinaryOp op, const Tensor& a, const Tensor& b, const char* name,
 }  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("maximum", {a, b}, {}, [&] { return maximum(a, b); });
   const profiler::OpRange range("maximum", a, b);
   return extremum(BinaryOp::maximum, a, b, "maximum",
                   [](const Tensor& x, const Tensor& y) { return lt(x, y); });
 }
 Tensor minimum(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("minimum", {a, b}, {}, [&] { return minimum(a, b); });
   const profiler::OpRange range("minimum", a, b);
   return extremum(BinaryOp::minimum, a, b, "minimum",
                   [](const Tensor& x, const Tensor& y) { return gt(x, y); });
@@ -224,6 +230,8 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 // ---- where
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (tracing::on())
+    return tracing::op("where", {condition, a, b}, {}, [&] { return where(condition, a, b); });
   if (const auto cast = ops::autocast(AutocastOp::where, a, b)) {
     const auto& [x, y] = *cast;
     return where(condition, x, y);
@@ -300,6 +308,13 @@ kernels::UnaryParams clamp_bounds(std::optional<Scalar> min, std::optional<Scala
       .value();
 }
 
+std::vector<tracing::Attribute> bounds_of(std::optional<Scalar> min, std::optional<Scalar> max) {
+  std::vector<tracing::Attribute> bounds;
+  if (min) bounds.push_back({"min", *min});
+  if (max) bounds.push_back({"max", *max});
+  return bounds;
+}
+
 DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max,
                   const char* name) {
   FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
@@ -332,6 +347,8 @@ Tensor ops::clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Sc
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
+  if (tracing::on())
+    return tracing::op("clamp", {x}, bounds_of(min, max), [&] { return clamp(x, min, max); });
   const profiler::OpRange range("clamp", x);
   const DType dtype = clamp_dtype(x, min, max, "clamp");
   const Tensor in = ops::operand(x, dtype, x.shape(), x.device());
@@ -348,6 +365,9 @@ Tensor clamp_min(const Tensor& x, Scalar min) { return clamp(x, min, {}); }
 Tensor clamp_max(const Tensor& x, Scalar max) { return clamp(x, {}, max); }
 
 const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  if (tracing::on())
+    return tracing::op("clamp_", {*this}, bounds_of(min, max),
+                       [&]() -> const Tensor& { return clamp_(min, max); });
   const profiler::OpRange range("clamp_", *this);
   const DType dtype = clamp_dtype(*this, min, max, "clamp_");
   FERRITE_CHECK(dtype == this->dtype(), DTypeError, "clamp_",

@@ -9,6 +9,7 @@
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/conv_planes.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/traced.h"
 
 namespace ferrite {
 
@@ -280,11 +281,15 @@ Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv", {input, weight, bias}, ops::conv_attributes<2>(o),
+                       [&] { return conv2d(input, weight, bias, o); });
   return convolve2d(input, weight, bias, o, "conv2d");
 }
 
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const Conv2dFuncOptions& o) {
+  if (tracing::on()) return relu(conv2d(input, weight, bias, o));
   return convolve2d(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
@@ -302,6 +307,9 @@ ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, cons
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv_transpose", {input, weight, bias}, ops::conv_attributes<2>(o),
+                       [&] { return conv_transpose2d(input, weight, bias, o); });
   if (const auto cast = ops::autocast(AutocastOp::conv_transpose, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv_transpose2d(x, w, b, o);

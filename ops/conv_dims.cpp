@@ -11,6 +11,7 @@
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/renamed.h"
+#include "ferrite/ops/traced.h"
 
 namespace ferrite {
 
@@ -18,6 +19,9 @@ namespace ferrite {
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv1dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv", {input, weight, bias}, ops::conv_attributes<1>(o),
+                       [&] { return conv1d(input, weight, bias, o); });
   if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv1d(x, w, b, o);
@@ -36,6 +40,9 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose1dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv_transpose", {input, weight, bias}, ops::conv_attributes<1>(o),
+                       [&] { return conv_transpose1d(input, weight, bias, o); });
   if (const auto cast = ops::autocast(AutocastOp::conv_transpose, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv_transpose1d(x, w, b, o);
@@ -96,6 +103,9 @@ Tensor plane_weight(const Tensor& w) {
 
 Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv3dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv", {input, weight, bias}, ops::conv_attributes<3>(o),
+                       [&] { return conv3d(input, weight, bias, o); });
   if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv3d(x, w, b, o);
@@ -136,6 +146,9 @@ Tensor conv3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose3dFuncOptions& o) {
+  if (tracing::on())
+    return tracing::op("conv_transpose", {input, weight, bias}, ops::conv_attributes<3>(o),
+                       [&] { return conv_transpose3d(input, weight, bias, o); });
   if (const auto cast = ops::autocast(AutocastOp::conv_transpose, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return conv_transpose3d(x, w, b, o);

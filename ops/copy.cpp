@@ -2,6 +2,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/ops/defined.h"
 #include "ferrite/ops/promotion.h"
@@ -41,6 +42,8 @@ Tensor converted(const Tensor& t, const Device& device, DType dtype, MemoryForma
 Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   check_defined(*this, "to");
   if (device == this->device() && dtype == this->dtype()) return *this;
+  if (tracing::on())
+    return tracing::op("to", {*this}, {}, [&] { return to(device, dtype, non_blocking); });
   const profiler::OpRange range("to", *this);
   Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking, "to");
   // Integers and bool carry no gradient.
@@ -99,6 +102,7 @@ Tensor Tensor::contiguous(MemoryFormat format) const {
 }
 
 Tensor Tensor::clone(MemoryFormat format) const {
+  if (tracing::on()) return tracing::op("clone", {*this}, {}, [&] { return clone(format); });
   const profiler::OpRange range("clone", *this);
   check_defined(*this, "clone");
   Tensor out = converted(*this, device(), dtype(), format, true, "clone");
@@ -110,6 +114,9 @@ Tensor Tensor::clone(MemoryFormat format) const {
 // ---- copy_: the old values are overwritten, so they have no gradient.
 
 const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
+  if (tracing::on())
+    return tracing::op("copy_", {*this, source}, {},
+                       [&]() -> const Tensor& { return copy_(source, non_blocking); });
   const profiler::OpRange range("copy_", *this, source);
   check_defined(*this, "copy_");
   check_defined(source, "copy_");

@@ -1,6 +1,7 @@
 // max, min and related functions (declared in ops/reduce.h).
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/order.h"
 #include "ferrite/kernels/reduce.h"
 #include "ferrite/ops/arithmetic.h"
@@ -30,6 +31,10 @@ enum class AtNaN : std::uint8_t { shared, undefined };
 /// Over several dimensions, the gradient shared evenly among the elements that are `out`.
 Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim,
                 AtNaN at_nan) {
+  if (tracing::on())
+    return tracing::op(op == ReduceOp::max ? "amax" : "amin", {t},
+                       {{"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return extremum(op, name, t, dims, keepdim, at_nan); });
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
   FERRITE_CHECK(reduced.count > 0, ValueError, name, "{} has no elements to choose from",
@@ -86,6 +91,9 @@ ValuesIndices along(Extremum kind, const char* name, const Tensor& t, int dim, b
 }
 
 Tensor arg(Extremum kind, const char* name, const Tensor& t, std::optional<int> dim, bool keepdim) {
+  if (tracing::on() && dim)
+    return tracing::op(name, {t}, {{"dim", std::int64_t{*dim}}, {"keepdim", keepdim}},
+                       [&] { return arg(kind, name, t, dim, keepdim); });
   const profiler::OpRange range(name, t);
   FERRITE_CHECK(t.defined(), ValueError, name, "the input is undefined");
   return no_grad([&] {

@@ -5,6 +5,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/host_copy.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
@@ -64,6 +65,9 @@ Tensor ops::gather(const Tensor& x, int dim, const Tensor& index, const char* op
 }
 
 Tensor Tensor::gather(int dim, const Tensor& index) const {
+  if (tracing::on())
+    return tracing::op("gather", {*this, index}, {{"dim", std::int64_t{dim}}},
+                       [&] { return gather(dim, index); });
   const profiler::OpRange range("gather", *this, index);
   return ops::gather(*this, dim, index, "gather");
 }
@@ -120,6 +124,9 @@ Tensor ops::index_select(const Tensor& x, int dim, const Tensor& index, const ch
 }
 
 Tensor Tensor::index_select(int dim, const Tensor& index) const {
+  if (tracing::on())
+    return tracing::op("index_select", {*this, index}, {{"dim", std::int64_t{dim}}},
+                       [&] { return index_select(dim, index); });
   const profiler::OpRange range("index_select", *this, index);
   const Tensor ids = at_least_1d(checked_index(index, *this, "index_select"));
   check_1d(index, "index_select");
@@ -153,6 +160,9 @@ void check_mask(const Tensor& mask, const Tensor& x, const char* op) {
 }  // namespace
 
 Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  if (tracing::on())
+    return tracing::op("masked_fill", {*this, mask}, {{"value", value}},
+                       [&] { return masked_fill(mask, value); });
   const profiler::OpRange range("masked_fill", *this, mask);
   check_mask(mask, *this, "masked_fill");
   const Shape full = broadcast_shapes(shape(), mask.shape(), "masked_fill");
@@ -168,6 +178,9 @@ Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
 }
 
 const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
+  if (tracing::on())
+    return tracing::op("masked_fill_", {*this, mask}, {{"value", value}},
+                       [&]() -> const Tensor& { return masked_fill_(mask, value); });
   const profiler::OpRange range("masked_fill_", *this, mask);
   check_mask(mask, *this, "masked_fill_");
   FERRITE_CHECK(broadcast_shapes(shape(), mask.shape(), "masked_fill_") == shape(), ShapeError,
@@ -242,6 +255,9 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
 
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx) {
+  if (tracing::on())
+    return tracing::op("embedding", {indices, weight}, {},
+                       [&] { return embedding(indices, weight, padding_idx); });
   const profiler::OpRange op_range("embedding", indices, weight);
   const Tensor ids = checked_index(indices, weight, "embedding").reshape({-1});
   FERRITE_CHECK(weight.dim() == 2, ShapeError, "embedding",

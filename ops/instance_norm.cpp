@@ -1,6 +1,7 @@
 // Norms made of others: instance_norm and local_response_norm.
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/norm.h"
@@ -40,6 +41,10 @@ void update_running(const Tensor& x, const Tensor& running_mean, const Tensor& r
 
 Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                      const Tensor& weight, const Tensor& bias, const InstanceNormFuncOptions& o) {
+  if (tracing::on() && o.use_input_stats)
+    return tracing::op("instance_norm", {input, weight, bias}, {{"eps", o.eps}}, [&] {
+      return instance_norm(input, running_mean, running_var, weight, bias, o);
+    });
   const profiler::OpRange range("instance_norm", input, running_mean, running_var, weight, bias);
   constexpr const char* op = "instance_norm";
   check(input, op);
@@ -70,6 +75,10 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
 
 Tensor local_response_norm(const Tensor& input, std::int64_t size,
                            const LocalResponseNormOptions& o) {
+  if (tracing::on())
+    return tracing::op("local_response_norm", {input},
+                       {{"size", size}, {"alpha", o.alpha}, {"beta", o.beta}, {"k", o.k}},
+                       [&] { return local_response_norm(input, size, o); });
   const profiler::OpRange range("local_response_norm", input);
   constexpr const char* op = "local_response_norm";
   check(input, op);

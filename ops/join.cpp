@@ -6,6 +6,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/concat.h"
 #include "ferrite/kernels/copy.h"
@@ -105,6 +106,9 @@ std::int64_t check_splits(const Tensor& x, int dim, const char* op) {
 // ---- Joining
 
 Tensor cat(std::span<const Tensor> tensors, int dim) {
+  if (tracing::on())
+    return tracing::op("cat", tensors, {{"dim", std::int64_t{dim}}},
+                       [&] { return cat(tensors, dim); });
   if (const auto cast = ops::autocast(AutocastOp::cat, tensors)) return cat(*cast, dim);
   const profiler::OpRange range("cat", tensors);
   TensorOptions options = common_options(tensors, "cat");
@@ -156,6 +160,9 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
 }
 
 Tensor stack(std::span<const Tensor> tensors, int dim) {
+  if (tracing::on())
+    return tracing::op("stack", tensors, {{"dim", std::int64_t{dim}}},
+                       [&] { return stack(tensors, dim); });
   if (const auto cast = ops::autocast(AutocastOp::stack, tensors)) return stack(*cast, dim);
   const profiler::OpRange range("stack", tensors);
   TensorOptions options = common_options(tensors, "stack");
@@ -186,6 +193,9 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
 // ---- Taking apart
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim) {
+  if (tracing::on())
+    return tracing::op("split", {x}, {{"sizes", sizes}, {"dim", std::int64_t{dim}}},
+                       [&] { return split(x, sizes, dim); });
   const profiler::OpRange range("split", x);
   const std::int64_t total = check_splits(x, dim, "split");
   const int d = normalize_dim(dim, x.dim(), "split");
@@ -230,6 +240,8 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int dim) {
+  if (tracing::on())
+    return tracing::op("unbind", {x}, {{"dim", std::int64_t{dim}}}, [&] { return unbind(x, dim); });
   const profiler::OpRange range("unbind", x);
   const std::int64_t count = check_splits(x, dim, "unbind");
   const int d = normalize_dim(dim, x.dim(), "unbind");

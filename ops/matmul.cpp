@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/matmul.h"
 #include "ferrite/ops/activation_gradient.h"
@@ -107,6 +108,7 @@ Shape leading(const Tensor& t, int dims) {
 // ---- mm, bmm, mv, dot, outer
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("matmul", {a, b}, {}, [&] { return mm(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
     const auto& [x, y] = *cast;
     return mm(x, y);
@@ -117,6 +119,7 @@ Tensor mm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("matmul", {a, b}, {}, [&] { return bmm(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
     const auto& [x, y] = *cast;
     return bmm(x, y);
@@ -127,6 +130,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mv(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("matmul", {a, b}, {}, [&] { return mv(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
     const auto& [x, y] = *cast;
     return mv(x, y);
@@ -139,6 +143,7 @@ Tensor mv(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("matmul", {a, b}, {}, [&] { return dot(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::dot, a, b)) {
     const auto& [x, y] = *cast;
     return dot(x, y);
@@ -161,6 +166,7 @@ Tensor outer(const Tensor& a, const Tensor& b) {
 // ---- matmul
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("matmul", {a, b}, {}, [&] { return matmul(a, b); });
   if (const auto cast = ops::autocast(AutocastOp::matmul, a, b)) {
     const auto& [x, y] = *cast;
     return matmul(x, y);
@@ -252,6 +258,9 @@ Gradients added_product_gradients(const Tensor& grad, const ops::Like& input, co
 }  // namespace
 
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) {
+  if (tracing::on())
+    return tracing::op("addmm", {input, a, b}, {{"beta", beta}, {"alpha", alpha}},
+                       [&] { return addmm(input, a, b, beta, alpha); });
   if (const auto cast = ops::autocast(AutocastOp::addmm, input, a, b)) {
     const auto& [start, x, y] = *cast;
     return addmm(start, x, y, beta, alpha);
@@ -269,6 +278,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta,
 }
 
 Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return relu(addmm(input, a, b));
   if (const auto cast = ops::autocast(AutocastOp::addmm, input, a, b)) {
     const auto& [start, x, y] = *cast;
     return addmm_relu(start, x, y);
@@ -340,6 +350,9 @@ Gradients linear_gradients(const Tensor& grad, const Saved& input, const Saved& 
 }  // namespace
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (tracing::on())
+    return tracing::op("linear", {input, weight, bias}, {},
+                       [&] { return linear(input, weight, bias); });
   if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return linear(x, w, b);
@@ -358,6 +371,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+  if (tracing::on()) return relu(linear(input, weight, bias));
   if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return linear_relu(x, w, b);
@@ -382,6 +396,7 @@ Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
 
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    GeluApproximation approximation) {
+  if (tracing::on()) return gelu(linear(input, weight, bias), approximation);
   if (const auto cast = ops::autocast(AutocastOp::linear, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return linear_gelu(x, w, b, approximation);

@@ -5,6 +5,7 @@
 #include "ferrite/autograd/accumulate.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/norm.h"
 #include "ferrite/ops/arithmetic.h"
@@ -333,6 +334,16 @@ Tensor batch_norm(const BatchNorm& args) {
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormFuncOptions& options) {
+  if (tracing::on()) {
+    BatchNormFuncOptions alone = options;
+    alone.residual = {}, alone.relu = false;
+    const Tensor out = tracing::op(
+        "batch_norm", {input, running_mean, running_var, weight, bias},
+        {{"training", options.training}, {"eps", options.eps}},
+        [&] { return batch_norm(input, running_mean, running_var, weight, bias, alone); });
+    const Tensor sum = options.residual.defined() ? out + options.residual : out;
+    return options.relu ? relu(sum) : sum;
+  }
   if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, options.residual)) {
     BatchNormFuncOptions with_cast = options;
     with_cast.residual = (*cast)[1];
@@ -370,15 +381,18 @@ Gradients layer_norm_backward(const Rows& rows, const Tensor& grad, const Tensor
   return g;
 }
 
+double default_eps(DType dtype) {
+  return dtype == kFloat64 ? std::numeric_limits<double>::epsilon()
+                           : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
+
 /// layer_norm, or rms_norm, whose means count as 0.
 Tensor normalize_rows(const char* op, bool centered, const Tensor& input,
                       const Shape& normalized_shape, const Tensor& weight, const Tensor& bias,
                       std::optional<double> eps) {
   check_input(input, op);
   const DType dtype = statistics_dtype(input.dtype());
-  if (!eps)
-    eps = dtype == kFloat64 ? std::numeric_limits<double>::epsilon()
-                            : static_cast<double>(std::numeric_limits<float>::epsilon());
+  if (!eps) eps = default_eps(dtype);
   check_eps(*eps, op);
   const int n = normalized_shape.size(), outer = input.dim() - n;
   bool fits = n >= 1 && outer >= 0;
@@ -423,6 +437,10 @@ Tensor normalize_rows(const char* op, bool centered, const Tensor& input,
 
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
+  if (tracing::on())
+    return tracing::op("layer_norm", {input, weight, bias},
+                       {{"shape", tracing::sizes(normalized_shape)}, {"eps", eps}},
+                       [&] { return layer_norm(input, normalized_shape, weight, bias, eps); });
   if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
     return layer_norm(x, normalized_shape, w, b, eps);
@@ -433,6 +451,11 @@ Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tens
 
 Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight,
                 std::optional<double> eps) {
+  if (tracing::on())
+    return tracing::op("rms_norm", {input, weight},
+                       {{"shape", tracing::sizes(normalized_shape)},
+                        {"eps", eps.value_or(default_eps(statistics_dtype(input.dtype())))}},
+                       [&] { return rms_norm(input, normalized_shape, weight, eps); });
   if (const auto cast = ops::autocast(AutocastOp::layer_norm, input, weight)) {
     const auto& [x, w] = *cast;
     return rms_norm(x, normalized_shape, w, eps);

@@ -11,6 +11,7 @@
 #include "ferrite/ops/pool.h"
 #include "ferrite/ops/pool_planes.h"
 #include "ferrite/ops/renamed.h"
+#include "ferrite/ops/traced.h"
 #include "ferrite/ops/unary.h"
 
 namespace ferrite {
@@ -137,9 +138,33 @@ Indexed pool_volume_with_indices(const Tensor& x, const char* op, Planes planes,
 
 }  // namespace
 
+namespace {
+
+template <class Options>
+std::vector<tracing::Attribute> pool_attributes(const Options& o, const char* op) {
+  ops::check_kernel_size(o, op);
+  const auto kernel = *o.kernel_size;
+  std::vector<tracing::Attribute> all{{"kernel_size", ops::size_list(kernel)},
+                                      {"stride", ops::size_list(o.stride.value_or(kernel))},
+                                      {"padding", ops::size_list(o.padding)},
+                                      {"ceil_mode", o.ceil_mode}};
+  if constexpr (requires { o.dilation; }) {
+    all.push_back({"dilation", ops::size_list(o.dilation)});
+  } else {
+    all.push_back({"count_include_pad", o.count_include_pad});
+    if (o.divisor_override) all.push_back({"divisor_override", *o.divisor_override});
+  }
+  return all;
+}
+
+}  // namespace
+
 // ---- Maxima
 
 Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
+  if (tracing::on())
+    return tracing::op("max_pool", {input}, pool_attributes(o, "max_pool2d"),
+                       [&] { return max_pool2d(input, o); });
   const profiler::OpRange range("max_pool2d", input);
   return ops::max_pool_planes("max_pool2d", input, o, nullptr);
 }
@@ -184,6 +209,9 @@ auto adaptive_avg_planes(const char* op, Pair size) {
 }  // namespace
 
 Tensor max_pool1d(const Tensor& input, const MaxPool1dOptions& o) {
+  if (tracing::on())
+    return tracing::op("max_pool", {input}, pool_attributes(o, "max_pool1d"),
+                       [&] { return max_pool1d(input, o); });
   const profiler::OpRange range("max_pool1d", input);
   return pool_line(input, "max_pool1d", max_planes("max_pool1d", of_plane<MaxPoolOptions>(o)));
 }
@@ -197,6 +225,9 @@ Indexed max_pool1d_with_indices(const Tensor& input, const MaxPool1dOptions& o) 
 }
 
 Tensor max_pool3d(const Tensor& input, const MaxPool3dOptions& o) {
+  if (tracing::on())
+    return tracing::op("max_pool", {input}, pool_attributes(o, "max_pool3d"),
+                       [&] { return max_pool3d(input, o); });
   const profiler::OpRange range("max_pool3d", input);
   ops::check_kernel_size(o, "max_pool3d");
   return pool_volume(input, "max_pool3d", max_planes("max_pool3d", of_plane<MaxPoolOptions>(o)),
@@ -216,6 +247,9 @@ Indexed max_pool3d_with_indices(const Tensor& input, const MaxPool3dOptions& o) 
 // ---- Means
 
 Tensor avg_pool2d(const Tensor& input, const AvgPool2dOptions& o) {
+  if (tracing::on())
+    return tracing::op("avg_pool", {input}, pool_attributes(o, "avg_pool2d"),
+                       [&] { return avg_pool2d(input, o); });
   const profiler::OpRange range("avg_pool2d", input);
   return ops::avg_pool_planes("avg_pool2d", input, o);
 }
@@ -247,6 +281,9 @@ Tensor avg_volume(const char* op, const Tensor& input, const AvgPool3dOptions& o
 }  // namespace
 
 Tensor avg_pool1d(const Tensor& input, const AvgPool1dOptions& o) {
+  if (tracing::on())
+    return tracing::op("avg_pool", {input}, pool_attributes(o, "avg_pool1d"),
+                       [&] { return avg_pool1d(input, o); });
   const profiler::OpRange range("avg_pool1d", input);
   return avg_line("avg_pool1d", input, o);
 }
@@ -254,6 +291,9 @@ Tensor avg_pool1d(const Tensor& input, std::int64_t kernel_size, const AvgPool1d
   return avg_pool1d(input, ops::with_kernel_size(o, kernel_size, "avg_pool1d"));
 }
 Tensor avg_pool3d(const Tensor& input, const AvgPool3dOptions& o) {
+  if (tracing::on())
+    return tracing::op("avg_pool", {input}, pool_attributes(o, "avg_pool3d"),
+                       [&] { return avg_pool3d(input, o); });
   const profiler::OpRange range("avg_pool3d", input);
   return avg_volume("avg_pool3d", input, o);
 }
@@ -264,10 +304,16 @@ Tensor avg_pool3d(const Tensor& input, Triple kernel_size, const AvgPool3dOption
 // ---- Adaptive ones
 
 Tensor adaptive_avg_pool2d(const Tensor& input, Pair size) {
+  if (tracing::on())
+    return tracing::op("adaptive_avg_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_avg_pool2d(input, size); });
   const profiler::OpRange range("adaptive_avg_pool2d", input);
   return ops::adaptive_avg_pool_planes("adaptive_avg_pool2d", input, size);
 }
 Tensor adaptive_max_pool2d(const Tensor& input, Pair size) {
+  if (tracing::on())
+    return tracing::op("adaptive_max_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_max_pool2d(input, size); });
   const profiler::OpRange range("adaptive_max_pool2d", input);
   return ops::adaptive_max_pool_planes("adaptive_max_pool2d", input, size, nullptr);
 }
@@ -279,11 +325,17 @@ Indexed adaptive_max_pool2d_with_indices(const Tensor& input, Pair size) {
 }
 
 Tensor adaptive_avg_pool1d(const Tensor& input, std::int64_t size) {
+  if (tracing::on())
+    return tracing::op("adaptive_avg_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_avg_pool1d(input, size); });
   const profiler::OpRange range("adaptive_avg_pool1d", input);
   constexpr const char* op = "adaptive_avg_pool1d";
   return pool_line(input, op, adaptive_avg_planes(op, {1, size}));
 }
 Tensor adaptive_max_pool1d(const Tensor& input, std::int64_t size) {
+  if (tracing::on())
+    return tracing::op("adaptive_max_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_max_pool1d(input, size); });
   const profiler::OpRange range("adaptive_max_pool1d", input);
   constexpr const char* op = "adaptive_max_pool1d";
   return pool_line(input, op, adaptive_max_planes(op, {1, size}));
@@ -306,12 +358,18 @@ auto along_depth(Pool pool, std::int64_t size) {
 }  // namespace
 
 Tensor adaptive_avg_pool3d(const Tensor& input, Triple size) {
+  if (tracing::on())
+    return tracing::op("adaptive_avg_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_avg_pool3d(input, size); });
   const profiler::OpRange range("adaptive_avg_pool3d", input);
   constexpr const char* op = "adaptive_avg_pool3d";
   const auto pool = [](Pair p) { return adaptive_avg_planes(op, p); };
   return pool_volume(input, op, pool(size.plane()), along_depth(pool, size.d));
 }
 Tensor adaptive_max_pool3d(const Tensor& input, Triple size) {
+  if (tracing::on())
+    return tracing::op("adaptive_max_pool", {input}, {{"size", ops::size_list(size)}},
+                       [&] { return adaptive_max_pool3d(input, size); });
   const profiler::OpRange range("adaptive_max_pool3d", input);
   constexpr const char* op = "adaptive_max_pool3d";
   const auto pool = [](Pair p) { return adaptive_max_planes(op, p); };

@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/unary.h"
 #include "ferrite/ops/arithmetic.h"
@@ -102,6 +103,8 @@ auto power_gradient(const Tensor& x, Scalar exponent) {
 }  // namespace
 
 Tensor pow(const Tensor& x, Scalar exponent) {
+  if (tracing::on())
+    return tracing::op("pow", {x}, {{"scalar", exponent}}, [&] { return pow(x, exponent); });
   if (const auto cast = ops::autocast(AutocastOp::pow, x)) return pow(*cast, exponent);
   const profiler::OpRange range("pow", x);
   if (x.defined() && ops::result_type(x, exponent) == kBool)  // x^true is x, x^false is true
@@ -148,6 +151,7 @@ Tensor exponent_gradient(const Tensor& grad, const Tensor& x, const Tensor& expo
 }  // namespace
 
 Tensor pow(const Tensor& x, const Tensor& exponent) {
+  if (tracing::on()) return tracing::op("pow", {x, exponent}, {}, [&] { return pow(x, exponent); });
   if (const auto cast = ops::autocast(AutocastOp::pow, x, exponent)) {
     const auto& [b, e] = *cast;
     return pow(b, e);
@@ -186,6 +190,8 @@ const Tensor& pow_(const Tensor& self, const Tensor& exponent) {
 }
 
 Tensor pow(Scalar base, const Tensor& exponent) {
+  if (tracing::on())
+    return tracing::op("rpow", {exponent}, {{"scalar", base}}, [&] { return pow(base, exponent); });
   if (const auto cast = ops::autocast(AutocastOp::pow, exponent)) return pow(base, *cast);
   const profiler::OpRange range("pow", exponent);
   const Tensor e = promoted(exponent, base, "pow");

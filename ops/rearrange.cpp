@@ -5,6 +5,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/index.h"
@@ -114,16 +115,25 @@ Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode) {
 
 }  // namespace
 
+namespace {
+constexpr std::string_view kPadModes[] = {"constant", "reflect", "replicate", "circular"};
+}
+
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
            Scalar value) {
-  constexpr std::string_view kNames[] = {"constant", "reflect", "replicate", "circular"};
-  const auto name = std::ranges::find(kNames, mode);
-  FERRITE_CHECK(name != std::end(kNames), ValueError, "pad",
+  const auto name = std::ranges::find(kPadModes, mode);
+  FERRITE_CHECK(name != std::end(kPadModes), ValueError, "pad",
                 "expected a mode constant, reflect, replicate or circular, got {}", mode);
-  return pad(x, amounts, static_cast<PadMode>(name - std::begin(kNames)), value);
+  return pad(x, amounts, static_cast<PadMode>(name - std::begin(kPadModes)), value);
 }
 
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
+  if (tracing::on())
+    return tracing::op("pad", {x},
+                       {{"amounts", amounts},
+                        {"mode", std::string(kPadModes[static_cast<int>(mode)])},
+                        {"value", value}},
+                       [&] { return pad(x, amounts, mode, value); });
   const profiler::OpRange range("pad", x);
   const Amounts a = parse_amounts(x, amounts);
   if (mode == PadMode::constant) return pad_constant(x, a, value);
@@ -148,6 +158,9 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
 // ---- flip, roll
 
 Tensor flip(const Tensor& x, const Dims& dims) {
+  if (tracing::on())
+    return tracing::op("flip", {x}, {{"dims", tracing::sizes(dims)}},
+                       [&] { return flip(x, dims); });
   const profiler::OpRange range("flip", x);
   FERRITE_CHECK(x.defined(), ValueError, "flip", "the tensor is undefined");
   // Kernels may be given negative strides, which tensors do not have.
@@ -172,6 +185,10 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
+  if (tracing::on() && !dims.empty())
+    return tracing::op("roll", {x},
+                       {{"shifts", tracing::sizes(shifts)}, {"dims", tracing::sizes(dims)}},
+                       [&] { return roll(x, shifts, dims); });
   const profiler::OpRange range("roll", x);
   FERRITE_CHECK(x.defined(), ValueError, "roll", "the tensor is undefined");
   if (dims.empty()) {
@@ -221,10 +238,14 @@ Tensor triangle(const Tensor& x, kernels::Triangle part, std::int64_t diagonal, 
 }  // namespace
 
 Tensor tril(const Tensor& x, std::int64_t diagonal) {
+  if (tracing::on())
+    return tracing::op("tril", {x}, {{"diagonal", diagonal}}, [&] { return tril(x, diagonal); });
   const profiler::OpRange range("tril", x);
   return triangle(x, kernels::Triangle::lower, diagonal, "tril");
 }
 Tensor triu(const Tensor& x, std::int64_t diagonal) {
+  if (tracing::on())
+    return tracing::op("triu", {x}, {{"diagonal", diagonal}}, [&] { return triu(x, diagonal); });
   const profiler::OpRange range("triu", x);
   return triangle(x, kernels::Triangle::upper, diagonal, "triu");
 }

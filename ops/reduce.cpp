@@ -2,6 +2,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/reduce.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
@@ -40,6 +41,9 @@ Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType d
 }  // namespace
 
 Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  if (tracing::on())
+    return tracing::op("sum", {t}, {{"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return sum(t, dims, keepdim, dtype); });
   const profiler::OpRange range("sum", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::sum, t);
   const ReducedDims reduced(t, dims, keepdim, "sum");
@@ -54,6 +58,9 @@ Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType>
 }
 
 Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  if (tracing::on())
+    return tracing::op("mean", {t}, {{"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return mean(t, dims, keepdim, dtype); });
   const profiler::OpRange range("mean", t);
   const ReducedDims reduced(t, dims, keepdim, "mean");
   const DType to = dtype.value_or(t.dtype());

@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 
 namespace ferrite {
 
@@ -129,6 +130,15 @@ Tensor interpolate(const Tensor& input, Pair size, InterpolateModeName mode,
 }
 
 Tensor interpolate(const Tensor& input, const InterpolateOptions& options) {
+  if (tracing::on())
+    return tracing::op(
+        "interpolate", {input},
+        {{"mode", std::string(options.mode == InterpolateMode::bilinear ? "linear" : "nearest")},
+         {"align_corners", options.align_corners.value_or(false)},
+         {"by_size", options.scale_factor == ScaleFactor(0) || options.recompute_scale_factor},
+         {"scale_h", options.scale_factor.h},
+         {"scale_w", options.scale_factor.w}},
+        [&] { return interpolate(input, options); });
   const profiler::OpRange range("interpolate", input);
   return forward(make_plan(input, options), input);
 }

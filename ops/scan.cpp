@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/order.h"
 #include "ferrite/ops/arithmetic.h"
@@ -99,6 +100,9 @@ const Scan kLogSum{"logcumsumexp", "", ScanOp::logsumexp, CastPolicy::unchanged,
                    logsumexp_gradient};
 
 Tensor run(const Scan& s, T t, int dim, std::optional<DType> dtype) {
+  if (tracing::on())
+    return tracing::op(s.name, {t}, {{"dim", std::int64_t{dim}}},
+                       [&] { return run(s, t, dim, dtype); });
   const profiler::OpRange range(s.name, t);
   if (!dtype) dtype = ops::autocast_target(s.cast, t);
   ops::check_defined(t, s.name);

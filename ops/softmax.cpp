@@ -2,6 +2,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/softmax.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
@@ -56,6 +57,9 @@ Tensor compute(SoftmaxKind kind, const char* op, const Tensor& t, int dim,
 }  // namespace
 
 Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  if (tracing::on())
+    return tracing::op("softmax", {t}, {{"dim", std::int64_t{dim}}},
+                       [&] { return softmax(t, dim, dtype); });
   const profiler::OpRange range("softmax", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::softmax, t);
   return compute(SoftmaxKind::plain, "softmax", t, dim, dtype);
@@ -67,6 +71,9 @@ Tensor softmin(const Tensor& t, int dim, std::optional<DType> dtype) {
 }
 
 Tensor log_softmax(const Tensor& t, int dim, std::optional<DType> dtype) {
+  if (tracing::on())
+    return tracing::op("log_softmax", {t}, {{"dim", std::int64_t{dim}}},
+                       [&] { return log_softmax(t, dim, dtype); });
   const profiler::OpRange range("log_softmax", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::log_softmax, t);
   return compute(SoftmaxKind::log, "log_softmax", t, dim, dtype);

@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/reduce.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
@@ -63,6 +64,12 @@ Tensor variance_gradient(const Tensor& scale, const Tensor& x, const ReducedDims
 }  // namespace
 
 Tensor var(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
+  if (tracing::on())
+    return tracing::op("var", {t},
+                       {{"dims", tracing::sizes(dims)},
+                        {"keepdim", keepdim},
+                        {"correction", std::int64_t{correction}}},
+                       [&] { return var(t, dims, correction, keepdim); });
   const profiler::OpRange range("var", t);
   check_floating(t, "var");
   const ReducedDims reduced(t, dims, keepdim, "var");
@@ -75,6 +82,12 @@ Tensor var(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
 }
 
 Tensor std(const Tensor& t, const Dims& dims, int correction, bool keepdim) {
+  if (tracing::on())
+    return tracing::op("std", {t},
+                       {{"dims", tracing::sizes(dims)},
+                        {"keepdim", keepdim},
+                        {"correction", std::int64_t{correction}}},
+                       [&] { return std(t, dims, correction, keepdim); });
   const profiler::OpRange range("std", t);
   check_floating(t, "std");
   const ReducedDims reduced(t, dims, keepdim, "std");
@@ -119,6 +132,10 @@ Tensor ops::norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, 
 }
 
 Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {
+  if (tracing::on())
+    return tracing::op("norm", {t},
+                       {{"p", p}, {"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return norm(t, p, dims, keepdim); });
   if (const auto cast = ops::autocast(AutocastOp::norm, t)) return norm(*cast, p, dims, keepdim);
   const profiler::OpRange range("norm", t);
   check_floating(t, "norm");

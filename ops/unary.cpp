@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
@@ -389,6 +390,7 @@ Tensor positive(T x) {
 namespace {
 
 Tensor predicate(T x, const char* name, kernels::Predicate op) {
+  if (tracing::on()) return tracing::op(name, {x}, {}, [&] { return predicate(x, name, op); });
   const profiler::OpRange range(name, x);
   ops::check_defined(x, name);
   Tensor out =

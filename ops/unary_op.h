@@ -4,6 +4,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/unary.h"
 #include "ferrite/ops/promotion.h"
 
@@ -32,6 +33,10 @@ inline DType checked_dtype(const Tensor& x, const char* name, Takes takes) {
 template <class Gradient>
 Tensor unary(const Tensor& x, const char* name, UnaryOp op, Takes takes, Keeps keeps,
              Gradient gradient, const UnaryParams& p = {}) {
+  if (tracing::on())
+    return tracing::op(name, {x},
+                       {{"function", static_cast<std::int64_t>(op)}, {"a", p.a}, {"b", p.b}},
+                       [&] { return unary(x, name, op, takes, keeps, gradient, p); });
   const profiler::OpRange range(name, x);
   const DType dtype = checked_dtype(x, name, takes);
   const Tensor in = operand(x, dtype, x.shape(), x.device());
@@ -50,6 +55,10 @@ Tensor unary(const Tensor& x, const char* name, UnaryOp op, Takes takes, Keeps k
 template <class Gradient>
 const Tensor& unary_(const Tensor& self, const char* name, UnaryOp op, Takes takes, Keeps keeps,
                      Gradient gradient, const UnaryParams& p = {}) {
+  if (tracing::on())
+    return tracing::op(
+        name, {self}, {{"function", static_cast<std::int64_t>(op)}, {"a", p.a}, {"b", p.b}},
+        [&]() -> const Tensor& { return unary_(self, name, op, takes, keeps, gradient, p); });
   const profiler::OpRange range(name, self);
   const DType dtype = checked_dtype(self, name, takes);
   FERRITE_CHECK(dtype == self.dtype(), DTypeError, name,

@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
@@ -87,6 +88,9 @@ auto reshape_back(const Tensor& t) {
 // ---- Other sizes for the same elements
 
 Tensor Tensor::view(const Shape& shape) const {
+  if (tracing::on())
+    return tracing::op("reshape", {*this}, {{"shape", tracing::sizes(shape)}},
+                       [&] { return view(shape); });
   const profiler::OpRange range("view", *this);
   check_defined(*this, "view");
   const Shape full = geometry::infer_shape(shape, numel(), "view");
@@ -98,6 +102,9 @@ Tensor Tensor::view(const Shape& shape) const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
+  if (tracing::on())
+    return tracing::op("reshape", {*this}, {{"shape", tracing::sizes(shape)}},
+                       [&] { return reshape(shape); });
   const profiler::OpRange range("reshape", *this);
   check_defined(*this, "reshape");
   const Shape full = geometry::infer_shape(shape, numel(), "reshape");
@@ -109,6 +116,10 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::flatten(int start_dim, int end_dim) const {
+  if (tracing::on())
+    return tracing::op("flatten", {*this},
+                       {{"start_dim", std::int64_t{start_dim}}, {"end_dim", std::int64_t{end_dim}}},
+                       [&] { return flatten(start_dim, end_dim); });
   const profiler::OpRange range("flatten", *this);
   check_defined(*this, "flatten");
   const int first = normalize_dim(start_dim, dim(), "flatten");
@@ -128,18 +139,30 @@ Tensor Tensor::flatten(int start_dim, int end_dim) const {
 }
 
 Tensor Tensor::squeeze() const {
+  if (tracing::on()) {
+    tracing::Sizes dims;
+    for (int d = 0; d < dim(); ++d)
+      if (size(d) == 1) dims.push_back(d);
+    return tracing::op("squeeze", {*this}, {{"dims", dims}}, [&] { return squeeze(); });
+  }
   const profiler::OpRange range("squeeze", *this);
   check_defined(*this, "squeeze");
   return make_view(*this, geometry::squeeze(*this), "squeeze", reshape_back(*this));
 }
 
 Tensor Tensor::squeeze(int dim) const {
+  if (tracing::on())
+    return tracing::op("squeeze", {*this}, {{"dims", tracing::Sizes{dim}}},
+                       [&] { return squeeze(dim); });
   const profiler::OpRange range("squeeze", *this);
   check_defined(*this, "squeeze");
   return make_view(*this, geometry::squeeze(*this, dim), "squeeze", reshape_back(*this));
 }
 
 Tensor Tensor::unsqueeze(int dim) const {
+  if (tracing::on())
+    return tracing::op("unsqueeze", {*this}, {{"dim", std::int64_t{dim}}},
+                       [&] { return unsqueeze(dim); });
   const profiler::OpRange range("unsqueeze", *this);
   check_defined(*this, "unsqueeze");
   const int d = normalize_dim(dim, this->dim() + 1, "unsqueeze");
@@ -165,6 +188,10 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes) {
 // ---- Other orders of dimensions
 
 Tensor Tensor::transpose(int dim0, int dim1) const {
+  if (tracing::on())
+    return tracing::op("transpose", {*this},
+                       {{"dim0", std::int64_t{dim0}}, {"dim1", std::int64_t{dim1}}},
+                       [&] { return transpose(dim0, dim1); });
   const profiler::OpRange range("transpose", *this);
   check_defined(*this, "transpose");
   return make_view(*this, geometry::transpose(*this, dim0, dim1), "transpose",
@@ -181,6 +208,9 @@ Tensor Tensor::t() const {
 }
 
 Tensor Tensor::permute(const Dims& dims) const {
+  if (tracing::on())
+    return tracing::op("permute", {*this}, {{"dims", tracing::sizes(dims)}},
+                       [&] { return permute(dims); });
   const profiler::OpRange range("permute", *this);
   check_defined(*this, "permute");
   const geometry::View v = geometry::permute(*this, dims);
@@ -221,6 +251,9 @@ Tensor movedim(const Tensor& x, int source, int destination) {
 // ---- Parts
 
 Tensor Tensor::select(int dim, std::int64_t index) const {
+  if (tracing::on())
+    return tracing::op("select", {*this}, {{"dim", std::int64_t{dim}}, {"index", index}},
+                       [&] { return select(dim, index); });
   const profiler::OpRange range("select", *this);
   check_defined(*this, "select");
   const geometry::View v = geometry::select(*this, dim, index);
@@ -232,6 +265,11 @@ Tensor Tensor::select(int dim, std::int64_t index) const {
 }
 
 Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t step) const {
+  if (tracing::on())
+    return tracing::op(
+        "slice", {*this},
+        {{"dim", std::int64_t{dim}}, {"range", tracing::Sizes{start, end}}, {"step", step}},
+        [&] { return slice(dim, start, end, step); });
   const profiler::OpRange range("slice", *this);
   check_defined(*this, "slice");
   return make_view(*this, geometry::slice(*this, dim, start, end, step), "slice",
@@ -241,6 +279,16 @@ Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t end, std::int64_t
 }
 
 Tensor Tensor::narrow(int dim, std::int64_t start, std::int64_t length) const {
+  if (tracing::on()) {
+    const std::int64_t from = start < 0 && defined() && dim >= -this->dim() && dim < this->dim()
+                                  ? start + size(dim)
+                                  : start;
+    return tracing::op("slice", {*this},
+                       {{"dim", std::int64_t{dim}},
+                        {"range", tracing::Sizes{from, from + length}},
+                        {"step", std::int64_t{1}}},
+                       [&] { return narrow(dim, start, length); });
+  }
   const profiler::OpRange range("narrow", *this);
   check_defined(*this, "narrow");
   const geometry::View v = geometry::narrow(*this, dim, start, length);
@@ -288,6 +336,9 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2) {
 // ---- Repetition without memory
 
 Tensor Tensor::expand(const Shape& shape) const {
+  if (tracing::on())
+    return tracing::op("expand", {*this}, {{"shape", tracing::sizes(shape)}},
+                       [&] { return expand(shape); });
   const profiler::OpRange range("expand", *this);
   check_defined(*this, "expand");
   return make_view(

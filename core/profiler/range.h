@@ -39,7 +39,7 @@ enum class Kind : std::uint8_t {
 
 namespace detail {
 
-/// Bits: what the running profile records; 0 if none runs.
+/// Bits: what the running profile records; 0 if none runs. A recorder of ops sets one of its own.
 enum Hooks : std::uint32_t {
   kRanges = 1,
   kDevices = 2,
@@ -47,6 +47,7 @@ enum Hooks : std::uint32_t {
   kShapes = 8,
   kModules = 16,
   kNvtx = 32,
+  kTrace = 64,  ///< not a profile: core/tracing.h
 };
 /// On a cache line of its own: every op reads it, so writes to neighbouring data must not evict it.
 struct alignas(64) Flags {

@@ -7,6 +7,7 @@
 #include "ferrite/core/profiler/thread_state.h"
 #include "ferrite/core/profiler/type_name.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/tracing.h"
 
 namespace ferrite::profiler::detail {
 
@@ -88,6 +89,10 @@ void note_shapes(ThreadState* thread, const Inputs& inputs, const Address& addre
   frame.shapes = log.shapes.size();
 }
 
+void note_unreported(const char* name, std::size_t inputs) {
+  if (inputs > 0 && tracing::detail::recorder) tracing::detail::recorder->unreported(name);
+}
+
 }  // namespace
 
 ThreadState* begin(Kind kind, const char* name) { return start(open(kind, name)); }
@@ -104,12 +109,14 @@ ThreadState* begin_user(std::string_view name) {
 }
 
 ThreadState* begin_op(const char* name, std::initializer_list<const Tensor*> inputs) {
+  note_unreported(name, inputs.size());
   ThreadState* thread = open(Kind::op, name);
   if (thread) note_shapes(thread, inputs, [](const Tensor* t) { return t; });
   return start(thread);
 }
 
 ThreadState* begin_op(const char* name, std::span<const Tensor> inputs) {
+  note_unreported(name, inputs.size());
   ThreadState* thread = open(Kind::op, name);
   if (thread) note_shapes(thread, inputs, [](const Tensor& t) { return &t; });
   return start(thread);

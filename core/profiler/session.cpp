@@ -205,7 +205,7 @@ void anchor(Session& session, const Stream& stream) {
 }  // namespace
 
 void stop_session(Session& session) {
-  flags.hooks.fetch_and(static_cast<std::uint32_t>(kNvtx), std::memory_order_relaxed);
+  flags.hooks.fetch_and(std::uint32_t{kNvtx | kTrace}, std::memory_order_relaxed);
   std::vector<Stream> streams;
   {
     std::lock_guard lock(session.mutex);
