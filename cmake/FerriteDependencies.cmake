@@ -65,5 +65,22 @@ else()
   endif()
 endif()
 
+# ONNX's description of models and protobuf: the component onnx.
+set(FERRITE_HAVE_ONNX OFF)
+if(FERRITE_ONNX STREQUAL "OFF")
+  set(ferrite_onnx_reason "FERRITE_ONNX=OFF")
+else()
+  find_package(ONNXProto MODULE QUIET)
+  if(ONNXProto_FOUND)
+    set(FERRITE_HAVE_ONNX ON)
+    set(ferrite_onnx_reason "${ONNXProto_LIBRARY}")
+  elseif(FERRITE_ONNX STREQUAL "ON")
+    message(FATAL_ERROR "FERRITE_ONNX=ON, but ONNX's protobuf description was not found. "
+                        "On Debian or Ubuntu: apt-get install libonnx-dev libprotobuf-dev")
+  else()
+    set(ferrite_onnx_reason "not found")
+  endif()
+endif()
+
 include(FerriteCuda)
 include(FerriteCudaLibraries)

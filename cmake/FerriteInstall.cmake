@@ -68,6 +68,13 @@ if(FERRITE_HAVE_HDF5)
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT ferrite-hdf5-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
 endif()
+if(FERRITE_HAVE_ONNX)
+  # The component onnx. Its headers for users; the others need ONNX's and protobuf's.
+  ferrite_install_headers(interop/onnx.h)
+  install(TARGETS ferrite_onnx_file ferrite_onnx EXPORT ferrite-onnx-targets
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT ferrite-onnx-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+endif()
 install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT kernel_test OPTIONAL
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT ferrite-kernel_test-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package}
@@ -92,5 +99,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferrite-config-version.cm
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferrite-config.cmake
               ${PROJECT_BINARY_DIR}/ferrite-config-version.cmake
-              cmake/FindDeflate.cmake cmake/FindHDF5C.cmake
+              cmake/FindDeflate.cmake cmake/FindHDF5C.cmake cmake/FindONNXProto.cmake
         DESTINATION ${ferrite_package})

@@ -20,6 +20,7 @@ set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found
 set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")
 set(FERRITE_HDF5 AUTO CACHE STRING "Build the component hdf5: AUTO (where found), ON or OFF")
+set(FERRITE_ONNX AUTO CACHE STRING "Build the component onnx: AUTO (where found), ON or OFF")
 set(FERRITE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them, e.g. address,undefined")
 option(FERRITE_SANITIZE_TESTS "Compile the tests, too, with these sanitizers; always with that of threads" ON)
 set(FERRITE_BATCH 12 CACHE STRING
@@ -29,10 +30,11 @@ option(FERRITE_COVERAGE "Count the lines of kernels that run (FERRITE_CUDA=EMULA
 set(FERRITE_EXTRA_PROJECTS "" CACHE STRING
     "Folders of other projects to build along, e.g. users' kernels to be run on the emulator")
 set_property(CACHE FERRITE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATOR)
-set_property(CACHE FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5
+set_property(CACHE FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5 FERRITE_ONNX
              PROPERTY STRINGS AUTO ON OFF)
 
-foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO FERRITE_HDF5)
+foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUDNN FERRITE_NCCL FERRITE_GLOO
+             FERRITE_HDF5 FERRITE_ONNX)
   string(TOUPPER "${${name}}" value)
   get_property(allowed CACHE ${name} PROPERTY STRINGS)
   if(NOT value IN_LIST allowed)

@@ -22,6 +22,7 @@ const std::map<std::string, Names, std::less<>> kMayInclude = {
     {"parallel", {"core", "kernels", "autograd", "ops", "nn"}},
     {"data", {"core"}},
     {"metrics", {"core", "kernels", "autograd", "ops", "data"}},
+    {"interop", {"core", "kernels", "autograd", "ops", "nn", "data"}},
     {"ferrite.h",
      {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics"}},
     {"examples",

@@ -1,0 +1,62 @@
+// Files of ONNX models. This header needs ONNX's and protobuf's, as only sources of the component
+// do.
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ferrite/core/state_dict.h"
+#include "ferrite/core/tensor.h"
+#include "ferrite/data/file.h"
+
+namespace ferrite::data {
+
+namespace pb = ::onnx;
+
+/// The numbers by which ONNX calls dtypes. DTypeError, tagged with `op`, for those that Ferrite
+/// does not have; `what` says where it stands.
+DType dtype_of_onnx(int number, std::string_view op, std::string_view what);
+int onnx_dtype(DType dtype);
+
+/// A model as it lies in a file, with the files of weights beside it.
+class OnnxFile {
+ public:
+  /// IoError, tagged with `op`, if the file cannot be read or is no ONNX model: with the position
+  /// up to which it could be.
+  OnnxFile(const std::filesystem::path& path, std::string_view op);
+  /// A model in memory, whose weights lie in it.
+  OnnxFile(Bytes bytes, std::string_view op);
+
+  const pb::ModelProto& model() const { return model_; }
+  /// The tensor that is described, in memory of its own. IoError: if its data are not as long as
+  /// its shape says, or lie in a file that is missing, too short or outside of the model's folder.
+  /// DTypeError for types that Ferrite does not have.
+  Tensor tensor(const pb::TensorProto& tensor) const;
+
+ private:
+  void parse(Bytes bytes);
+  Bytes external(const pb::TensorProto& tensor) const;
+
+  std::string op_, name_;
+  std::filesystem::path folder_;
+  pb::ModelProto model_;
+  mutable std::map<std::filesystem::path, std::unique_ptr<MappedFile>> files_;
+};
+
+/// A tensor for a file: `bytes` of it are in raw_data.
+pb::TensorProto onnx_tensor(const std::string& name, const Tensor& tensor);
+
+struct OnnxWriteOptions {
+  bool external_data = false;  ///< weights in `path` + ".data"
+};
+/// Writes the model: complete or not at all. IoError, tagged with `op`; ValueError if the weights
+/// are too large for one file (2 GB), and external_data is off.
+void write_onnx(pb::ModelProto model, const std::filesystem::path& path,
+                const OnnxWriteOptions& options, std::string_view op);
+
+}  // namespace ferrite::data

@@ -1,0 +1,412 @@
+#include "ferrite/interop/recording.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+#include "ferrite/autograd/autocast.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/module_path.h"
+#include "ferrite/core/storage.h"
+
+namespace ferrite::onnx {
+
+namespace {
+
+std::string in_module(const std::string& path) {
+  return path.empty() ? "in the network itself" : fmt::format("in '{}'", path);
+}
+
+/// A hash of the values of a tensor, by which it is noticed that something wrote them.
+std::uint64_t fingerprint(const Tensor& t) {
+  const tracing::detail::Listening nobody(nullptr);
+  const NoGradGuard no_grad;
+  const Tensor host = t.cpu().contiguous();
+  const auto* const bytes = static_cast<const char*>(host.data_ptr());
+  std::uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (std::size_t at = 0; at < host.nbytes(); at += sizeof hash) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, std::min(sizeof word, host.nbytes() - at));
+    hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdu, 31);
+  }
+  return hash;
+}
+
+/// What one run of the network reported.
+class Tape : public tracing::Recorder {
+ public:
+  struct Value {
+    Tensor tensor;
+    std::uint32_t version;
+    std::uint64_t hash;
+    bool known;  // an input, or the result of an op
+    int first_use = 0;
+  };
+  struct Event {
+    std::string op, path;
+    std::vector<tracing::Attribute> attributes;
+    std::vector<int> inputs, outputs;
+  };
+  struct Unreported {
+    std::string op, path;
+    std::size_t events;  // reported before it
+  };
+
+  explicit Tape(const std::vector<Tensor>& inputs) {
+    for (const Tensor& t : inputs) add(t, true, 0);
+  }
+
+  std::size_t begin(const char* name, std::span<const Tensor> inputs,
+                    std::span<const tracing::Attribute> attributes) override {
+    Event event{name, path(), {attributes.begin(), attributes.end()}, {}, {}};
+    for (const Tensor& t : inputs) event.inputs.push_back(t.defined() ? use(t, name) : kNone);
+    events.push_back(std::move(event));
+    return events.size() - 1;
+  }
+
+  void end(std::size_t number, std::span<const Tensor> outputs) override {
+    Event& event = events[number];
+    const bool in_place = event.op.ends_with('_');
+    if (in_place) event.op.pop_back();
+    for (const Tensor& t : outputs) {
+      // An op that had nothing to do returned its input.
+      const auto known = t.defined() ? numbers_.find(t.impl()) : numbers_.end();
+      if (!in_place && known != numbers_.end() &&
+          std::ranges::find(event.inputs, known->second) != event.inputs.end())
+        event.outputs.push_back(known->second);
+      else
+        event.outputs.push_back(t.defined() ? add(t, true, number) : kNone);
+    }
+  }
+
+  void unreported(const char* name) override { others.push_back({name, path(), events.size()}); }
+
+  /// The number of what is now in `t`.
+  int use(const Tensor& t, const std::string& by) {
+    const auto found = numbers_.find(t.impl());
+    if (found == numbers_.end()) return add(t, false, events.size());
+    const Value& value = values[static_cast<std::size_t>(found->second)];
+    FERRITE_CHECK(value.version == t.storage()->version(), ValueError, kSaveOp,
+                  "{} {} reads a {} that was changed in place through another tensor of the same "
+                  "memory, which cannot be exported",
+                  by, in_module(path()), t.describe());
+    // Kernels that ops call on their own results do not count as changes in place.
+    FERRITE_CHECK(value.hash == fingerprint(t), ValueError, kSaveOp,
+                  "{} {} reads a {} that was written by something that is not known; {} cannot be "
+                  "exported",
+                  by, in_module(path()), t.describe(), last_entered());
+    return found->second;
+  }
+
+  /// The last function of ops/ that began without reporting itself.
+  std::string last_entered() const {
+    if (others.empty()) return "the program";
+    return fmt::format("{} {}", others.back().op, in_module(others.back().path));
+  }
+  /// The last one before event `event` within which nothing was reported `event`.
+  std::string suspect(std::size_t event) const {
+    for (std::size_t i = others.size(); i-- > 0;) {
+      const std::size_t next = i + 1 < others.size() ? others[i + 1].events : events.size();
+      if (others[i].events <= event && std::min(next, event) == others[i].events)
+        return fmt::format("{} {}", others[i].op, in_module(others[i].path));
+    }
+    return last_entered();
+  }
+
+  std::vector<Value> values;
+  std::vector<Event> events;
+  std::vector<Unreported> others;
+
+ private:
+  static std::string path() {
+    const char* const path = autograd::detail::module_path;
+    return path ? path : "";
+  }
+
+  int add(const Tensor& t, bool known, std::size_t event) {
+    const int number = static_cast<int>(values.size());
+    values.push_back({t, t.storage()->version(), fingerprint(t), known, static_cast<int>(event)});
+    numbers_[t.impl()] = number;
+    return number;
+  }
+
+  std::unordered_map<const TensorImpl*, int> numbers_;  // values keep the tensors alive
+};
+
+/// Whether the bytes of two tensors are equal.
+bool same_values(const Tensor& a, const Tensor& b) {
+  if (a.is_same(b)) return true;
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  const Tensor x = a.cpu().contiguous(), y = b.cpu().contiguous();
+  return x.nbytes() == 0 || std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+}
+
+/// Whether all elements of all the tensors are the same number.
+bool one_number(const std::vector<Tensor>& tensors) {
+  std::vector<char> first;
+  for (const Tensor& t : tensors) {
+    const Tensor x = t.cpu().contiguous();
+    const std::size_t each = x.itemsize();
+    const char* const bytes = static_cast<const char*>(x.data_ptr());
+    for (std::size_t i = 0; i < x.nbytes(); i += each) {
+      if (first.empty()) first.assign(bytes, bytes + each);
+      if (std::memcmp(bytes + i, first.data(), each) != 0) return false;
+    }
+  }
+  return !first.empty();
+}
+
+/// The size that these are with these batches; nullopt if it is no multiple of them and a constant.
+std::optional<Size> size_of(const std::vector<std::int64_t>& sizes,
+                            const std::vector<std::int64_t>& batches) {
+  if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == sizes[0]; }))
+    return Size{0, sizes[0]};
+  const std::int64_t rows = batches[1] - batches[0];
+  if (rows == 0 || (sizes[1] - sizes[0]) % rows != 0) return {};
+  const std::int64_t each = (sizes[1] - sizes[0]) / rows;
+  const Size size{each, sizes[0] - each * batches[0]};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (size.per_row * batches[i] + size.fixed != sizes[i]) return {};
+  return size;
+}
+
+class Comparison {
+ public:
+  Comparison(const std::vector<Tape>& tapes, const std::vector<std::int64_t>& batches,
+             const nn::Module& model)
+      : tapes_(tapes), batches_(batches) {
+    for (const auto& [name, tensor] : model.named_parameters()) names_[tensor.impl()] = name;
+    for (const auto& [name, tensor] : model.named_buffers()) names_[tensor.impl()] = name;
+  }
+
+  void check_same_program() const {
+    const Tape& first = tapes_[0];
+    for (std::size_t run = 1; run < tapes_.size(); ++run) {
+      const Tape& other = tapes_[run];
+      const std::size_t count = std::min(first.events.size(), other.events.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        const Tape::Event &a = first.events[i], &b = other.events[i];
+        FERRITE_CHECK(
+            a.op == b.op && a.path == b.path && a.inputs == b.inputs && a.outputs == b.outputs,
+            ValueError, kSaveOp,
+            "the network does not compute the same for all inputs: op {} is {} {} for the "
+            "example, and {} {} for other values or another batch size; what depends on "
+            "them cannot be exported",
+            i, a.op, in_module(a.path), b.op, in_module(b.path));
+      }
+      FERRITE_CHECK(first.events.size() == other.events.size(), ValueError, kSaveOp,
+                    "the network does not compute the same for all inputs: {} ops for the example, "
+                    "and {} for other values or another batch size",
+                    first.events.size(), other.events.size());
+    }
+  }
+
+  Variable variable(std::size_t number, std::size_t inputs) const {
+    const Tape::Value& value = tapes_[0].values[number];
+    std::vector<Tensor> all;
+    for (const Tape& tape : tapes_) all.push_back(tape.values[number].tensor);
+    Variable out;
+    out.tensor = value.tensor;
+    const auto reader = [&] {
+      const auto& events = tapes_[0].events;
+      const auto at = static_cast<std::size_t>(value.first_use);
+      return at < events.size() ? fmt::format("{} {}", events[at].op, in_module(events[at].path))
+                                : std::string("the output");
+    };
+    for (const Tensor& t : all)
+      FERRITE_CHECK(t.dim() == all[0].dim() && t.dtype() == all[0].dtype(), ValueError, kSaveOp,
+                    "a tensor that {} reads is {} for the example, and {} for other inputs",
+                    reader(), all[0].describe(), t.describe());
+    for (int d = 0; d < value.tensor.dim(); ++d) {
+      std::vector<std::int64_t> sizes;
+      for (const Tensor& t : all) sizes.push_back(t.size(d));
+      const auto size = size_of(sizes, batches_);
+      FERRITE_CHECK(size, ValueError, kSaveOp,
+                    "a size that {} reads or makes is {} for batches of {}: only multiples of the "
+                    "batch and a constant can be exported",
+                    reader(), fmt::join(sizes, ", "), fmt::join(batches_, ", "));
+      out.shape.push_back(*size);
+    }
+    if (number < inputs) {
+      out.kind = Variable::Kind::input;
+    } else if (!value.known) {
+      FERRITE_CHECK(!changed(number), ValueError, kSaveOp,
+                    "{} reads a {} that is changed in place afterwards, which cannot be exported",
+                    reader(), value.tensor.describe());
+      if (const auto named = names_.find(value.tensor.impl()); named != names_.end()) {
+        out.kind = Variable::Kind::parameter;
+        out.name = named->second;
+        return out;
+      }
+      const bool equal =
+          std::ranges::all_of(all, [&](const Tensor& t) { return same_values(t, all[0]); });
+      FERRITE_CHECK(
+          equal || one_number(all), ValueError, kSaveOp,
+          "{} reads a {} that depends on the input in a way that is not known; {} cannot be "
+          "exported",
+          reader(), value.tensor.describe(),
+          tapes_[0].suspect(static_cast<std::size_t>(value.first_use)));
+      out.kind = equal ? Variable::Kind::constant : Variable::Kind::filled;
+    }
+    return out;
+  }
+
+  Operation operation(std::size_t number) const {
+    const Tape::Event& event = tapes_[0].events[number];
+    Operation out;
+    out.op = event.op;
+    out.path = event.path;
+    out.inputs = event.inputs;
+    out.outputs = event.outputs;
+    out.batches = batches_;
+    for (const Tape& tape : tapes_) out.attributes.push_back(tape.events[number].attributes);
+    return out;
+  }
+
+  /// Whether its memory was written after it was recorded.
+  bool changed(std::size_t number) const {
+    return std::ranges::any_of(tapes_, [&](const Tape& tape) {
+      return tape.values[number].version != tape.values[number].tensor.storage()->version();
+    });
+  }
+
+ private:
+  const std::vector<Tape>& tapes_;
+  const std::vector<std::int64_t>& batches_;
+  std::map<const TensorImpl*, std::string> names_;
+};
+
+}  // namespace
+
+// ---- Operation
+
+const tracing::Value* Operation::values(const char* name, std::size_t run) const {
+  for (const tracing::Attribute& a : attributes[run])
+    if (std::strcmp(a.name, name) == 0) return &a.value;
+  return nullptr;
+}
+
+void Operation::refuse(const std::string& reason) const {
+  fail<ValueError>(kSaveOp, "{} {} cannot be exported: {}", op, in_module(path), reason);
+}
+
+namespace {
+
+bool same(const tracing::Value& a, const tracing::Value& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* x = std::get_if<Scalar>(&a)) {
+    const Scalar& y = std::get<Scalar>(b);
+    return x->kind() == y.kind() &&
+           (x->is_floating() ? std::bit_cast<std::uint64_t>(x->to<double>()) ==
+                                   std::bit_cast<std::uint64_t>(y.to<double>())
+                             : x->to<std::int64_t>() == y.to<std::int64_t>());
+  }
+  return std::visit(
+      [&](const auto& x) {
+        using T = std::decay_t<decltype(x)>;
+        if constexpr (std::is_same_v<T, Scalar>)
+          return true;
+        else
+          return x == std::get<T>(b);
+      },
+      a);
+}
+
+}  // namespace
+
+template <class T>
+const T& Operation::get(const char* name) const {
+  for (std::size_t run = 1; run < attributes.size(); ++run)
+    if (!same(*values(name), *values(name, run)))
+      refuse(fmt::format("its {} depends on the values of the input or on the size of the batch",
+                         name));
+  return std::get<T>(*values(name));
+}
+template const bool& Operation::get(const char*) const;
+template const double& Operation::get(const char*) const;
+template const std::string& Operation::get(const char*) const;
+template const Scalar& Operation::get(const char*) const;
+template const std::int64_t& Operation::get(const char*) const;
+template const tracing::Sizes& Operation::get(const char*) const;
+
+Sizes Operation::sizes(const char* name) const {
+  Sizes all;
+  const std::size_t count = std::get<tracing::Sizes>(*values(name)).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::int64_t> each;
+    for (std::size_t run = 0; run < attributes.size(); ++run) {
+      const auto& list = std::get<tracing::Sizes>(*values(name, run));
+      if (list.size() != count) refuse(fmt::format("its {} depends on the input", name));
+      each.push_back(list[i]);
+    }
+    const auto size = size_of(each, batches);
+    if (!size) refuse(fmt::format("its {} is no multiple of the batch and a constant", name));
+    all.push_back(*size);
+  }
+  return all;
+}
+
+// ---- Recording
+
+Recording record(nn::Module& model, const Forward& forward,
+                 const std::vector<std::vector<Tensor>>& variants,
+                 const std::vector<std::int64_t>& batches) {
+  std::vector<Tape> tapes;
+  std::vector<std::vector<int>> outputs;
+  for (std::size_t run = 0; run < variants.size(); ++run) {
+    const NoGradGuard no_grad;
+    const autograd::AutocastScope no_autocast(nullptr);
+    Tape& tape = tapes.emplace_back(variants[run]);
+    std::vector<Tensor> results;
+    try {
+      const tracing::Scope scope(tape);
+      results = forward(variants[run]);
+    } catch (const Error& error) {
+      if (batches[run] == batches[0]) throw;
+      fail<ValueError>(
+          kSaveOp, "the network does not run with a batch of {}, which dynamic_batch asks for: {}",
+          batches[run], error.what());
+    }
+    outputs.emplace_back();
+    for (const Tensor& t : results) outputs.back().push_back(tape.use(t, "the output"));
+  }
+  Recording out;
+  out.batches = batches;
+  const Comparison comparison(tapes, batches, model);
+  comparison.check_same_program();
+  for (const std::vector<int>& other : outputs)
+    FERRITE_CHECK(other == outputs[0], ValueError, kSaveOp,
+                  "the network does not return the same tensors for all inputs");
+  FERRITE_CHECK(!outputs[0].empty(), ValueError, kSaveOp, "the network returns no tensor");
+  for (std::size_t i = 0; i < tapes[0].values.size(); ++i)
+    out.variables.push_back(comparison.variable(i, variants[0].size()));
+  for (std::size_t i = 0; i < tapes[0].events.size(); ++i)
+    out.operations.push_back(comparison.operation(i));
+  for (std::size_t i = 0; i < variants[0].size(); ++i) out.inputs.push_back(static_cast<int>(i));
+  out.outputs = outputs[0];
+
+  // What is computed from constants alone, masks of attention for example, is one.
+  for (Operation& op : out.operations) {
+    const bool fixed = std::ranges::all_of(op.inputs, [&](int v) {
+      return v == kNone ||
+             out.variables[static_cast<std::size_t>(v)].kind == Variable::Kind::constant;
+    });
+    if (!fixed) continue;
+    for (const int v : op.outputs) {
+      if (v == kNone) continue;
+      Variable& result = out.variables[static_cast<std::size_t>(v)];
+      std::vector<Tensor> all;
+      for (const Tape& tape : tapes) all.push_back(tape.values[static_cast<std::size_t>(v)].tensor);
+      if (result.kind == Variable::Kind::result &&
+          !comparison.changed(static_cast<std::size_t>(v)) &&
+          std::ranges::all_of(all, [&](const Tensor& t) { return same_values(t, all[0]); }))
+        result.kind = Variable::Kind::constant;
+    }
+  }
+  return out;
+}
+
+}  // namespace ferrite::onnx
