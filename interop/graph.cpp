@@ -1,0 +1,341 @@
+#include "ferrite/interop/graph.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "ferrite/interop/onnx.h"
+
+namespace ferrite::onnx {
+
+namespace {
+
+constexpr const char* kLoadOp = "onnx::load";
+constexpr int kOldest = 13, kNewest = 23;
+
+/// A submodule that only holds what has names below its own.
+class Part : public nn::Module {
+ public:
+  std::string name() const override { return "Part"; }
+};
+
+}  // namespace
+
+// ---- Node, Call
+
+void Node::refuse(const std::string& reason) const {
+  fail<ValueError>("onnx", "node '{}' of type {}: {}", name, type, reason);
+}
+
+std::vector<std::int64_t> Call::integers(std::size_t i) const {
+  return inputs_[i].to(kInt64).to_vector<std::int64_t>();
+}
+
+double Call::number(std::size_t i, double otherwise) const {
+  return has(i) ? inputs_[i].item<double>() : otherwise;
+}
+
+const pb::AttributeProto* Call::find(const char* name, int type) const {
+  const auto found = node.attributes.find(name);
+  if (found == node.attributes.end()) return nullptr;
+  if (found->second.type() != type)
+    node.refuse(fmt::format("attribute {} is of another type", name));
+  return &found->second;
+}
+
+std::int64_t Call::integer(const char* name, std::int64_t otherwise) const {
+  const auto* const a = find(name, pb::AttributeProto::INT);
+  return a ? a->i() : otherwise;
+}
+double Call::real(const char* name, double otherwise) const {
+  const auto* const a = find(name, pb::AttributeProto::FLOAT);
+  return a ? static_cast<double>(a->f()) : otherwise;
+}
+std::string Call::text(const char* name, const std::string& otherwise) const {
+  const auto* const a = find(name, pb::AttributeProto::STRING);
+  return a ? a->s() : otherwise;
+}
+std::vector<std::int64_t> Call::list(const char* name,
+                                     const std::vector<std::int64_t>& otherwise) const {
+  const auto* const a = find(name, pb::AttributeProto::INTS);
+  return a ? std::vector<std::int64_t>(a->ints().begin(), a->ints().end()) : otherwise;
+}
+std::vector<std::int64_t> Call::list_or_input(const char* name, std::size_t i) const {
+  return has(i) ? integers(i) : list(name);
+}
+
+int Call::dim(std::int64_t dim, std::size_t i) const {
+  return normalize_dim(dim, inputs_[i].dim(), node.type);
+}
+
+const Kernel* find_kernel(const std::string& type) {
+  for (const KernelTable* table :
+       {&elementwise_kernels(), &layer_kernels(), &shape_kernels(), &recurrent_kernels()})
+    if (const auto found = table->find(type); found != table->end()) return &found->second;
+  return nullptr;
+}
+
+// ---- Reading
+
+int Graph::define(const std::string& name, const std::string& by) {
+  const int number = static_cast<int>(numbers_.size());
+  FERRITE_CHECK(!name.empty() && numbers_.emplace(name, number).second, ValueError, kLoadOp,
+                "{} defines '{}', which has no name or is defined before", by, name);
+  return number;
+}
+
+Graph::Graph(const data::OnnxFile& file) {
+  const pb::ModelProto& model = file.model();
+  const pb::GraphProto& graph = model.graph();
+  for (const auto& opset : model.opset_import())
+    if (opset.domain().empty() || opset.domain() == "ai.onnx")
+      opset_ = static_cast<int>(std::clamp<std::int64_t>(opset.version(), 0, 1000));
+  FERRITE_CHECK(opset_ >= kOldest && opset_ <= kNewest, ValueError, kLoadOp,
+                "the model uses opset {}; {} to {} are read", opset_, kOldest, kNewest);
+  FERRITE_CHECK(graph.sparse_initializer_size() == 0, ValueError, kLoadOp,
+                "the model has sparse initializers, which are not read");
+
+  read_initializers(file);
+  std::set<std::string> given;
+  for (const Initializer& i : initializers_) given.insert(i.name);
+  for (const auto& input : graph.input()) {
+    if (given.contains(input.name())) continue;
+    InputType type;
+    type.name = input.name();
+    FERRITE_CHECK(input.type().has_tensor_type(), ValueError, kLoadOp, "input '{}' is no tensor",
+                  input.name());
+    const auto& tensor = input.type().tensor_type();
+    type.dtype = data::dtype_of_onnx(tensor.elem_type(), kLoadOp, "input '" + input.name() + "'");
+    type.has_shape = tensor.has_shape();
+    for (const auto& dim : tensor.shape().dim())
+      type.shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+    type.value = define(input.name(), "the list of inputs");
+    input_names_.push_back(input.name());
+    inputs_.push_back(std::move(type));
+  }
+  for (const auto& node : graph.node()) read_node(node, file);
+  FERRITE_CHECK(graph.output_size() > 0, ValueError, kLoadOp, "the model has no output");
+  for (const auto& output : graph.output()) {
+    const auto found = numbers_.find(output.name());
+    FERRITE_CHECK(found != numbers_.end(), ValueError, kLoadOp, "nothing defines the output '{}'",
+                  output.name());
+    outputs_.push_back(found->second);
+    output_names_.push_back(output.name());
+  }
+  find_roles();
+  find_last_uses();
+}
+
+void Graph::read_initializers(const data::OnnxFile& file) {
+  for (const auto& proto : file.model().graph().initializer()) {
+    Initializer i;
+    i.name = proto.name();
+    i.tensor = file.tensor(proto);
+    i.value = define(proto.name(), "the list of initializers");
+    initializers_.push_back(std::move(i));
+  }
+}
+
+void Graph::read_node(const pb::NodeProto& proto, const data::OnnxFile& file) {
+  Node node;
+  node.name = proto.name().empty() && proto.output_size() > 0 ? proto.output(0) : proto.name();
+  node.type = proto.op_type();
+  const bool standard = proto.domain().empty() || proto.domain() == "ai.onnx";
+  node.kernel = standard ? find_kernel(node.type) : nullptr;
+  if (!node.kernel)
+    fail<ValueError>(kLoadOp, "node '{}' is of type {}{}, which is not read", node.name,
+                     standard ? "" : proto.domain() + ".", node.type);
+  if (proto.input_size() < node.kernel->least || proto.input_size() > node.kernel->most)
+    node.refuse(fmt::format("expected {} to {} inputs, got {}", node.kernel->least,
+                            node.kernel->most, proto.input_size()));
+  int outputs = 0;
+  for (int i = 0; i < proto.output_size(); ++i)
+    if (!proto.output(i).empty()) outputs = i + 1;
+  if (outputs == 0 || outputs > node.kernel->outputs)
+    node.refuse(fmt::format("expected up to {} outputs, got {}", node.kernel->outputs, outputs));
+  for (const auto& a : proto.attribute()) {
+    if (std::ranges::find(node.kernel->attributes, a.name()) == node.kernel->attributes.end())
+      node.refuse(fmt::format("attribute {} is not read", a.name()));
+    if (!a.ref_attr_name().empty()) node.refuse("an attribute refers to that of a function");
+    if (a.type() == pb::AttributeProto::TENSOR) node.tensors[a.name()] = file.tensor(a.t());
+    pb::AttributeProto& kept = node.attributes[a.name()] = a;
+    kept.clear_t();
+  }
+  for (int i = 0; i < proto.input_size(); ++i) {
+    const std::string& name = proto.input(i);
+    const auto found = numbers_.find(name);
+    if (!name.empty() && found == numbers_.end())
+      node.refuse(fmt::format("reads '{}', which nothing before it defines", name));
+    if (name.empty() && i < node.kernel->least) node.refuse(fmt::format("input {} is left out", i));
+    node.inputs.push_back(name.empty() ? -1 : found->second);
+  }
+  for (int i = 0; i < outputs; ++i)
+    node.outputs.push_back(proto.output(i).empty()
+                               ? -1
+                               : define(proto.output(i), fmt::format("node '{}'", node.name)));
+  nodes_.push_back(std::move(node));
+}
+
+/// What is trained: floating numbers of a dimension or more, but for running statistics, and for
+/// factors and sizes that steer an op.
+void Graph::find_roles() {
+  std::map<int, Initializer*> by_value;
+  for (Initializer& i : initializers_) {
+    by_value[i.value] = &i;
+    if (is_floating(i.tensor.dtype()) && i.tensor.dim() > 0) i.role = Role::parameter;
+  }
+  for (const Node& node : nodes_)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto found = by_value.find(node.inputs[i]);
+      if (found == by_value.end() || found->second->role == Role::constant) continue;
+      if (node.type == "BatchNormalization" && i >= 3) found->second->role = Role::buffer;
+      const bool steers = node.type == "Resize" || node.type == "Clip" || node.type == "Pad" ||
+                          node.type == "Dropout" || node.type == "Range";
+      if (steers && i > 0) found->second->role = Role::constant;
+    }
+}
+
+void Graph::find_last_uses() {
+  std::vector<int> last(numbers_.size(), -1);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    for (const int v : nodes_[n].outputs)
+      if (v >= 0) last[static_cast<std::size_t>(v)] = static_cast<int>(n);
+    for (const int v : nodes_[n].inputs)
+      if (v >= 0) last[static_cast<std::size_t>(v)] = static_cast<int>(n);
+  }
+  for (const int v : outputs_) last[static_cast<std::size_t>(v)] = -1;
+  for (std::size_t v = 0; v < last.size(); ++v)
+    if (last[v] >= 0) nodes_[static_cast<std::size_t>(last[v])].last.push_back(static_cast<int>(v));
+}
+
+void Graph::give_tensors(nn::Module& module) {
+  // Names that are also those of parts cannot be tensors of the same module: "a" beside "a.b".
+  std::set<std::string, std::less<>> parts;
+  for (const Initializer& i : initializers_)
+    if (i.role != Role::constant)
+      for (std::size_t dot = i.name.find('.'); dot != std::string::npos;
+           dot = i.name.find('.', dot + 1))
+        parts.insert(i.name.substr(0, dot));
+  std::map<std::string, nn::Module*, std::less<>> modules{{"", &module}};
+  for (Initializer& i : initializers_) {
+    if (i.role == Role::constant) continue;
+    bool plain = !parts.contains(i.name) && !i.name.starts_with('.') && !i.name.ends_with('.') &&
+                 i.name.find("..") == std::string::npos;
+    std::string last = i.name;
+    nn::Module* owner = &module;
+    std::size_t begin = 0;
+    for (std::size_t dot = i.name.find('.'); plain && dot != std::string::npos;
+         dot = i.name.find('.', begin)) {
+      const std::string path = i.name.substr(0, dot);
+      nn::Module*& part = modules[path];
+      if (!part)
+        part = &owner->register_module(i.name.substr(begin, dot - begin), std::make_unique<Part>());
+      owner = part;
+      begin = dot + 1;
+    }
+    if (plain)
+      last = i.name.substr(begin);
+    else
+      std::ranges::replace(last, '.', '/');
+    i.place = i.role == Role::parameter ? &owner->add_parameter(last, i.tensor)
+                                        : &owner->add_buffer(last, i.tensor);
+  }
+}
+
+// ---- Running
+
+namespace {
+
+/// Constants of the graph are on the host; beside tensors of a device, factors and masks are moved
+/// there. Integers steer ops, which read them.
+void move_constants(std::vector<Tensor>& inputs) {
+  const auto on_device = std::ranges::find_if(
+      inputs, [](const Tensor& t) { return t.defined() && !t.device().is_host(); });
+  if (on_device == inputs.end()) return;
+  const Device device = on_device->device();
+  for (Tensor& t : inputs)
+    if (t.defined() && t.dim() > 0 && (is_floating(t.dtype()) || t.dtype() == kBool))
+      t = t.to(device);
+}
+
+}  // namespace
+
+std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs, bool training) const {
+  constexpr const char* op = "onnx::Network";
+  FERRITE_CHECK(inputs.size() == inputs_.size(), ValueError, op, "expected {} inputs, got {}",
+                inputs_.size(), inputs.size());
+  std::vector<Tensor> values(numbers_.size());
+  for (const Initializer& i : initializers_)
+    values[static_cast<std::size_t>(i.value)] = i.place ? *i.place : i.tensor;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const InputType& type = inputs_[k];
+    const Tensor& t = inputs[k];
+    FERRITE_CHECK(t.defined(), ValueError, op, "input '{}' is undefined", type.name);
+    FERRITE_CHECK(t.dtype() == type.dtype || (is_floating(t.dtype()) && is_floating(type.dtype)),
+                  DTypeError, op, "input '{}': expected {}, got {}", type.name, type.dtype,
+                  t.describe());
+    bool fits = !type.has_shape || t.dim() == static_cast<int>(type.shape.size());
+    for (int d = 0; type.has_shape && fits && d < t.dim(); ++d) {
+      const std::int64_t size = type.shape[static_cast<std::size_t>(d)];
+      fits = size < 0 || size == t.size(d);
+    }
+    if (!fits) {
+      std::string wanted;
+      for (const std::int64_t size : type.shape)
+        wanted +=
+            (wanted.empty() ? "" : ", ") + (size < 0 ? std::string("*") : std::to_string(size));
+      fail<ShapeError>(op, "input '{}': expected [{}], got {}", type.name, wanted, t.describe());
+    }
+    values[static_cast<std::size_t>(type.value)] = t;
+  }
+  for (const Node& node : nodes_) {
+    std::vector<Tensor> given;
+    for (const int v : node.inputs)
+      given.push_back(v < 0 ? Tensor() : values[static_cast<std::size_t>(v)]);
+    move_constants(given);
+    std::vector<Tensor> results;
+    try {
+      results = node.kernel->run(Call(node, std::move(given), training, opset_));
+    } catch (Error& error) {
+      error.set_path(fmt::format("node '{}' of type {}", node.name, node.type).c_str());
+      throw;
+    }
+    if (results.size() < node.outputs.size()) node.refuse("it gives fewer outputs than are named");
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (node.outputs[i] >= 0) values[static_cast<std::size_t>(node.outputs[i])] = results[i];
+    for (const int v : node.last) values[static_cast<std::size_t>(v)] = Tensor();
+  }
+  std::vector<Tensor> results;
+  for (const int v : outputs_) results.push_back(values[static_cast<std::size_t>(v)]);
+  return results;
+}
+
+// ---- Network
+
+Network::Network(std::unique_ptr<Graph> graph) : graph_(std::move(graph)) {
+  graph_->give_tensors(*this);
+}
+Network::~Network() = default;
+
+Tensor Network::forward(const Tensor& input) {
+  FERRITE_CHECK(graph_->inputs().size() == 1, ValueError, "onnx::Network",
+                "the network has {} inputs; call run()", graph_->inputs().size());
+  return run({input})[0];
+}
+
+std::vector<Tensor> Network::run(const std::vector<Tensor>& inputs) {
+  return graph_->run(inputs, is_training());
+}
+
+const std::vector<std::string>& Network::input_names() const { return graph_->input_names(); }
+const std::vector<std::string>& Network::output_names() const { return graph_->output_names(); }
+
+std::string Network::extra_repr() const { return fmt::format("{} nodes", graph_->size()); }
+
+std::unique_ptr<Network> load(const std::filesystem::path& path) {
+  auto network = std::make_unique<Network>(std::make_unique<Graph>(data::OnnxFile(path, kLoadOp)));
+  network->eval();
+  return network;
+}
+
+}  // namespace ferrite::onnx

@@ -1,0 +1,388 @@
+// Nodes that are layers: convolutions, products, norms, poolings, resizing.
+#include <algorithm>
+#include <limits>
+
+#include "ferrite/interop/graph.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/conv.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/pool.h"
+#include "ferrite/ops/products.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/resize.h"
+#include "ferrite/ops/softmax.h"
+#include "ferrite/ops/unary.h"
+
+namespace ferrite::onnx {
+
+namespace {
+
+using Results = std::vector<Tensor>;
+using List = std::vector<std::int64_t>;
+
+Pair pair_of(const List& sizes) { return {sizes[0], sizes[1]}; }
+Triple triple_of(const List& sizes) { return {sizes[0], sizes[1], sizes[2]}; }
+
+/// The windows of a convolution or pooling, in `dims` dimensions.
+struct Windows {
+  List kernel, stride, dilation, before, after;
+  bool symmetric() const { return before == after; }
+};
+
+Windows windows_of(const Call& c, const List& kernel) {
+  const std::size_t dims = kernel.size();
+  Windows w{kernel, c.list("strides", List(dims, 1)), c.list("dilations", List(dims, 1)), {}, {}};
+  List pads = c.list("pads", List(2 * dims, 0));
+  const auto positive = [](const List& l, std::int64_t least) {
+    return std::ranges::all_of(l, [&](std::int64_t v) { return v >= least && v < (1 << 30); });
+  };
+  if (dims < 1 || dims > 3 || c[0].dim() != static_cast<int>(dims) + 2 || w.stride.size() != dims ||
+      w.dilation.size() != dims || pads.size() != 2 * dims || !positive(kernel, 1) ||
+      !positive(w.stride, 1) || !positive(w.dilation, 1) || !positive(pads, 0))
+    c.node.refuse(fmt::format("its kernel_shape, strides, dilations or pads do not suit {}",
+                              c[0].describe()));
+  const std::string automatic = c.text("auto_pad", "NOTSET");
+  if (automatic == "VALID") {
+    std::ranges::fill(pads, 0);
+  } else if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    for (std::size_t i = 0; i < dims; ++i) {
+      const std::int64_t size = c[0].size(static_cast<int>(i) + 2);
+      const std::int64_t steps = (size + w.stride[i] - 1) / w.stride[i];
+      const std::int64_t both = std::max<std::int64_t>(
+          0, (steps - 1) * w.stride[i] + w.dilation[i] * (kernel[i] - 1) + 1 - size);
+      pads[i] = automatic == "SAME_UPPER" ? both / 2 : both - both / 2;
+      pads[dims + i] = both - pads[i];
+    }
+  } else if (automatic != "NOTSET") {
+    c.node.refuse("auto_pad is " + automatic);
+  }
+  w.before.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(dims));
+  w.after.assign(pads.begin() + static_cast<std::ptrdiff_t>(dims), pads.end());
+  return w;
+}
+
+/// x with the padding of `w` that is not the same on both sides, which `w` loses.
+Tensor padded(const Tensor& x, Windows& w, double value) {
+  if (w.symmetric()) return x;
+  List amounts;
+  for (std::size_t i = w.kernel.size(); i-- > 0;) {
+    amounts.push_back(w.before[i]);
+    amounts.push_back(w.after[i]);
+    w.before[i] = w.after[i] = 0;
+  }
+  return pad(x, amounts, PadMode::constant, value);
+}
+
+List sizes_from(const Tensor& weight) {
+  List sizes;
+  for (int d = 2; d < weight.dim(); ++d) sizes.push_back(weight.size(d));
+  return sizes;
+}
+
+// ---- Convolutions
+
+Results run_conv(const Call& c) {
+  Windows w = windows_of(c, sizes_from(c[1]));
+  const Tensor x = padded(c[0], w, 0), bias = c.optional(2);
+  const std::int64_t groups = c.integer("group", 1);
+  if (w.kernel.size() == 1)
+    return {conv1d(x, c[1], bias,
+                   {.stride = w.stride[0],
+                    .padding = w.before[0],
+                    .dilation = w.dilation[0],
+                    .groups = groups})};
+  if (w.kernel.size() == 2)
+    return {conv2d(x, c[1], bias,
+                   {.stride = pair_of(w.stride),
+                    .padding = pair_of(w.before),
+                    .dilation = pair_of(w.dilation),
+                    .groups = groups})};
+  return {conv3d(x, c[1], bias,
+                 {.stride = triple_of(w.stride),
+                  .padding = triple_of(w.before),
+                  .dilation = triple_of(w.dilation),
+                  .groups = groups})};
+}
+
+Results run_conv_transpose(const Call& c) {
+  if (c.text("auto_pad", "NOTSET") != "NOTSET") c.node.refuse("auto_pad is not read");
+  const Windows w = windows_of(c, sizes_from(c[1]));
+  if (!w.symmetric()) c.node.refuse("pads that differ at both ends are not read");
+  const List extra = c.list("output_padding", List(w.kernel.size(), 0));
+  if (extra.size() != w.kernel.size()) c.node.refuse("output_padding has another number of sizes");
+  const std::int64_t groups = c.integer("group", 1);
+  if (w.kernel.size() == 1)
+    return {conv_transpose1d(c[0], c[1], c.optional(2),
+                             {.stride = w.stride[0],
+                              .padding = w.before[0],
+                              .output_padding = extra[0],
+                              .groups = groups,
+                              .dilation = w.dilation[0]})};
+  if (w.kernel.size() == 2)
+    return {conv_transpose2d(c[0], c[1], c.optional(2),
+                             {.stride = pair_of(w.stride),
+                              .padding = pair_of(w.before),
+                              .output_padding = pair_of(extra),
+                              .groups = groups,
+                              .dilation = pair_of(w.dilation)})};
+  return {conv_transpose3d(c[0], c[1], c.optional(2),
+                           {.stride = triple_of(w.stride),
+                            .padding = triple_of(w.before),
+                            .output_padding = triple_of(extra),
+                            .groups = groups,
+                            .dilation = triple_of(w.dilation)})};
+}
+
+// ---- Products
+
+Results run_matmul(const Call& c) { return {matmul(c[0], c[1])}; }
+
+Results run_gemm(const Call& c) {
+  const double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
+  const bool turns_a = c.integer("transA", 0) != 0, turns_b = c.integer("transB", 0) != 0;
+  if (c[0].dim() != 2 || c[1].dim() != 2) c.node.refuse("expected two matrices");
+  const Tensor a = turns_a ? c[0].t() : c[0];
+  const bool plain = alpha == 1 && (!c.has(2) || (beta == 1 && c[2].dim() == 1));
+  const std::int64_t columns = c[1].size(turns_b ? 0 : 1);
+  if (plain && turns_b && (!c.has(2) || c[2].size(0) == columns))
+    return {linear(a, c[1], c.optional(2))};
+  const Tensor b = turns_b ? c[1].t() : c[1];
+  if (!c.has(2)) return {alpha == 1 ? matmul(a, b) : matmul(a, b) * alpha};
+  return {addmm(c[2], a, b, beta, alpha)};
+}
+
+Results run_einsum(const Call& c) { return {einsum(c.text("equation", ""), c.all())}; }
+
+// ---- Norms
+
+Results run_batch_norm(const Call& c) {
+  if (c.integer("training_mode", 0) != 0) c.node.refuse("training_mode is not read");
+  return {batch_norm(c[0], c[3], c[4], c[1], c[2], {.eps = c.real("epsilon", 1e-5)})};
+}
+
+Results run_instance_norm(const Call& c) {
+  return {instance_norm(c[0], {}, {}, c[1], c[2], {.eps = c.real("epsilon", 1e-5)})};
+}
+
+Shape shape_from(const Tensor& x, int dim) {
+  Shape shape;
+  for (int d = dim; d < x.dim(); ++d) shape.push_back(x.size(d));
+  return shape;
+}
+
+Results run_layer_norm(const Call& c) {
+  const Shape shape = shape_from(c[0], c.dim(c.integer("axis", -1)));
+  const Tensor scale = c[1].shape() == shape ? c[1] : c[1].expand(shape);
+  const Tensor bias = !c.has(2) || c[2].shape() == shape ? c.optional(2) : c[2].expand(shape);
+  return {layer_norm(c[0], shape, scale, bias, c.real("epsilon", 1e-5))};
+}
+
+Results run_rms_norm(const Call& c) {
+  return {rms_norm(c[0], shape_from(c[0], c.dim(c.integer("axis", -1))), c[1],
+                   c.real("epsilon", 1e-5))};
+}
+
+Results run_group_norm(const Call& c) {
+  const std::int64_t groups = c.integer("num_groups", 1);
+  // Before opset 21 there is a factor a group, not a channel.
+  if (c[0].dim() < 2 || c[1].numel() != c[0].size(1))
+    c.node.refuse("expected a scale of each channel");
+  return {group_norm(c[0], groups, c[1], c[2], c.real("epsilon", 1e-5))};
+}
+
+Results run_lrn(const Call& c) {
+  return {local_response_norm(
+      c[0], c.integer("size", 1),
+      {.alpha = c.real("alpha", 1e-4), .beta = c.real("beta", 0.75), .k = c.real("bias", 1)})};
+}
+
+// ---- Poolings
+
+Results run_max_pool(const Call& c) {
+  if (c.integer("storage_order", 0) != 0) c.node.refuse("storage_order is not read");
+  Windows w = windows_of(c, c.list("kernel_shape"));
+  const Tensor x = padded(c[0], w, -std::numeric_limits<double>::infinity());
+  const bool ceil_mode = c.integer("ceil_mode", 0) != 0;
+  if (w.kernel.size() == 1)
+    return {max_pool1d(x, {.kernel_size = w.kernel[0],
+                           .stride = w.stride[0],
+                           .padding = w.before[0],
+                           .dilation = w.dilation[0],
+                           .ceil_mode = ceil_mode})};
+  if (w.kernel.size() == 2)
+    return {max_pool2d(x, {.kernel_size = pair_of(w.kernel),
+                           .stride = pair_of(w.stride),
+                           .padding = pair_of(w.before),
+                           .dilation = pair_of(w.dilation),
+                           .ceil_mode = ceil_mode})};
+  return {max_pool3d(x, {.kernel_size = triple_of(w.kernel),
+                         .stride = triple_of(w.stride),
+                         .padding = triple_of(w.before),
+                         .dilation = triple_of(w.dilation),
+                         .ceil_mode = ceil_mode})};
+}
+
+Results run_avg_pool(const Call& c) {
+  Windows w = windows_of(c, c.list("kernel_shape"));
+  const bool ceil_mode = c.integer("ceil_mode", 0) != 0;
+  const bool counts = c.integer("count_include_pad", 0) != 0;
+  if (w.dilation != List(w.dilation.size(), 1)) c.node.refuse("dilations are not read");
+  if (!w.symmetric() && (!counts || ceil_mode))
+    c.node.refuse("pads that differ at both ends are read only with count_include_pad");
+  const Tensor x = padded(c[0], w, 0);
+  if (w.kernel.size() == 1)
+    return {avg_pool1d(x, {.kernel_size = w.kernel[0],
+                           .stride = w.stride[0],
+                           .padding = w.before[0],
+                           .ceil_mode = ceil_mode,
+                           .count_include_pad = counts})};
+  if (w.kernel.size() == 2)
+    return {avg_pool2d(x, {.kernel_size = pair_of(w.kernel),
+                           .stride = pair_of(w.stride),
+                           .padding = pair_of(w.before),
+                           .ceil_mode = ceil_mode,
+                           .count_include_pad = counts})};
+  return {avg_pool3d(x, {.kernel_size = triple_of(w.kernel),
+                         .stride = triple_of(w.stride),
+                         .padding = triple_of(w.before),
+                         .ceil_mode = ceil_mode,
+                         .count_include_pad = counts})};
+}
+
+Dims spatial(const Tensor& x) {
+  Dims dims;
+  for (int d = 2; d < x.dim(); ++d) dims.push_back(d);
+  return dims;
+}
+Results global_mean(const Call& c) { return {mean(c[0], spatial(c[0]), true)}; }
+Results global_max(const Call& c) { return {amax(c[0], spatial(c[0]), true)}; }
+
+// ---- Resizing of images
+
+Results run_resize(const Call& c) {
+  const Tensor& x = c[0];
+  const std::string mode = c.text("mode", "nearest"),
+                    place = c.text("coordinate_transformation_mode", "half_pixel");
+  const bool linear = mode == "linear", corners = place == "align_corners";
+  const bool known = linear ? corners || place == "half_pixel" || place == "pytorch_half_pixel"
+                            : mode == "nearest" && place == "asymmetric" &&
+                                  c.text("nearest_mode", "round_prefer_floor") == "floor";
+  if (!known || x.dim() != 4)
+    c.node.refuse(
+        fmt::format("{} with {} of {} is not read; nearest (asymmetric, floor) and linear of "
+                    "images are",
+                    mode, place, x.describe()));
+  List axes = c.list("axes", {0, 1, 2, 3});
+  const auto all_of = [&]<class T>(const std::vector<T>& given, std::vector<T> whole) {
+    if (given.size() != axes.size()) c.node.refuse("expected a size or factor for each axis");
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      whole[static_cast<std::size_t>(c.dim(axes[i]))] = given[i];
+    return whole;
+  };
+  InterpolateOptions o{.mode = linear ? InterpolateMode::bilinear : InterpolateMode::nearest};
+  if (linear) o.align_corners = corners;
+  if (c.has(3) && c[3].numel() > 0) {
+    const List sizes = all_of(c.integers(3), List(x.shape().begin(), x.shape().end()));
+    if (sizes[0] != x.size(0) || sizes[1] != x.size(1))
+      c.node.refuse("it resizes batch or channels");
+    o.size = {sizes[2], sizes[3]};
+  } else {
+    if (!c.has(2)) c.node.refuse("it has neither scales nor sizes");
+    const auto scales = all_of(c[2].to_vector<double>(), std::vector<double>(4, 1.0));
+    if (scales[0] != 1 || scales[1] != 1) c.node.refuse("it resizes batch or channels");
+    o.scale_factor = {scales[2], scales[3]};
+  }
+  return {interpolate(x, o)};
+}
+
+// ---- Softmax and reductions
+
+Results run_softmax(const Call& c) { return {softmax(c[0], c.dim(c.integer("axis", -1)))}; }
+Results run_log_softmax(const Call& c) { return {log_softmax(c[0], c.dim(c.integer("axis", -1)))}; }
+
+template <class F>
+Results reduced(const Call& c, F f) {
+  const List axes = c.list_or_input("axes", 1);
+  if (axes.empty() && c.integer("noop_with_empty_axes", 0) != 0) return {c[0]};
+  return {f(c[0], Dims(Shape(axes)), c.integer("keepdims", 1) != 0)};
+}
+Results reduce_sum(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return sum(x, d, k, x.dtype()); });
+}
+Results reduce_mean(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return mean(x, d, k); });
+}
+Results reduce_max(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return amax(x, d, k); });
+}
+Results reduce_min(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return amin(x, d, k); });
+}
+Results reduce_l1(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return norm(x, 1, d, k); });
+}
+Results reduce_l2(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return norm(x, 2, d, k); });
+}
+
+template <Tensor (*F)(const Tensor&, std::optional<int>, bool)>
+Results arg(const Call& c) {
+  if (c.integer("select_last_index", 0) != 0) c.node.refuse("select_last_index is not read");
+  return {F(c[0], c.dim(c.integer("axis", 0)), c.integer("keepdims", 1) != 0)};
+}
+
+Results run_cumsum(const Call& c) {
+  if (c.integer("exclusive", 0) != 0 || c.integer("reverse", 0) != 0)
+    c.node.refuse("exclusive and reverse are not read");
+  return {cumsum(c[0], c.dim(c[1].item<std::int64_t>()))};
+}
+
+const std::vector<std::string_view> kReduction{"axes", "keepdims", "noop_with_empty_axes"},
+    kWindows{"auto_pad",  "dilations",         "group",          "kernel_shape", "pads", "strides",
+             "ceil_mode", "count_include_pad", "output_padding", "storage_order"};
+
+}  // namespace
+
+const KernelTable& layer_kernels() {
+  static const KernelTable table{
+      {"Conv", {2, 3, 1, kWindows, run_conv}},
+      {"ConvTranspose", {2, 3, 1, kWindows, run_conv_transpose}},
+      {"MatMul", {2, 2, 1, {}, run_matmul}},
+      {"Gemm", {2, 3, 1, {"alpha", "beta", "transA", "transB"}, run_gemm}},
+      {"Einsum", {1, 64, 1, {"equation"}, run_einsum}},
+      {"BatchNormalization", {5, 5, 1, {"epsilon", "momentum", "training_mode"}, run_batch_norm}},
+      {"InstanceNormalization", {3, 3, 1, {"epsilon"}, run_instance_norm}},
+      {"LayerNormalization", {2, 3, 1, {"axis", "epsilon", "stash_type"}, run_layer_norm}},
+      {"RMSNormalization", {2, 2, 1, {"axis", "epsilon", "stash_type"}, run_rms_norm}},
+      {"GroupNormalization", {3, 3, 1, {"epsilon", "num_groups", "stash_type"}, run_group_norm}},
+      {"LRN", {1, 1, 1, {"alpha", "beta", "bias", "size"}, run_lrn}},
+      {"MaxPool", {1, 1, 1, kWindows, run_max_pool}},
+      {"AveragePool", {1, 1, 1, kWindows, run_avg_pool}},
+      {"GlobalAveragePool", {1, 1, 1, {}, global_mean}},
+      {"GlobalMaxPool", {1, 1, 1, {}, global_max}},
+      {"Resize",
+       {1,
+        4,
+        1,
+        {"axes", "coordinate_transformation_mode", "cubic_coeff_a", "mode", "nearest_mode"},
+        run_resize}},
+      {"Softmax", {1, 1, 1, {"axis"}, run_softmax}},
+      {"LogSoftmax", {1, 1, 1, {"axis"}, run_log_softmax}},
+      {"ReduceSum", {1, 2, 1, kReduction, reduce_sum}},
+      {"ReduceMean", {1, 2, 1, kReduction, reduce_mean}},
+      {"ReduceMax", {1, 2, 1, kReduction, reduce_max}},
+      {"ReduceMin", {1, 2, 1, kReduction, reduce_min}},
+      {"ReduceL1", {1, 2, 1, kReduction, reduce_l1}},
+      {"ReduceL2", {1, 2, 1, kReduction, reduce_l2}},
+      {"ArgMax", {1, 1, 1, {"axis", "keepdims", "select_last_index"}, arg<argmax>}},
+      {"ArgMin", {1, 1, 1, {"axis", "keepdims", "select_last_index"}, arg<argmin>}},
+      {"CumSum", {2, 2, 1, {"exclusive", "reverse"}, run_cumsum}},
+  };
+  return table;
+}
+
+}  // namespace ferrite::onnx
