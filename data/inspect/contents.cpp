@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ferrite/data/file.h"
 #include "ferrite/data/npy.h"
+#include "ferrite/data/onnx/onnx_tensors.h"
 #include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/zip.h"
@@ -19,6 +21,7 @@ constexpr const char* kNpyName = "arr_0";
 
 Format format_of(const std::filesystem::path& path) {
   if (data::is_shard_index(path)) return Format::shards;
+  if (path.extension() == ".onnx") return Format::onnx;
   const data::MappedFile file(path, kReadOp);
   const data::Bytes bytes = file.bytes();
   if (bytes.size() >= kNpyMagic.size() &&
@@ -72,8 +75,8 @@ Contents read_tree(const std::filesystem::path& path) {
 }  // namespace
 
 std::string_view name(Format format) {
-  constexpr std::string_view names[] = {"pth",        "safetensors", "safetensors index",
-                                        "checkpoint", "npy",         "npz"};
+  constexpr std::string_view names[] = {
+      "pth", "safetensors", "safetensors index", "checkpoint", "npy", "npz", "onnx"};
   return names[static_cast<std::size_t>(format)];
 }
 
@@ -87,6 +90,12 @@ Contents read_contents(const std::filesystem::path& path) {
       return {.format = format, .tensors = {{kNpyName, data::load_npy(file)}}};
     case Format::npz:
       return {.format = format, .tensors = data::load_npz(file)};
+    case Format::onnx: {
+      data::OnnxContents onnx = data::read_onnx_contents(file);
+      return {.format = format,
+              .tensors = std::move(onnx.tensors),
+              .metadata = {onnx.facts.begin(), onnx.facts.end()}};
+    }
     case Format::shards: {
       const data::SafetensorsShards shards(file, {.mmap = true});
       return {.format = format, .tensors = shards.load(), .metadata = shards.metadata()};

@@ -14,7 +14,7 @@
 
 namespace ferrite::inspect {
 
-enum class Format : std::uint8_t { pth, safetensors, shards, checkpoint, npy, npz };
+enum class Format : std::uint8_t { pth, safetensors, shards, checkpoint, npy, npz, onnx };
 std::string_view name(Format format);
 
 struct Contents {
@@ -24,12 +24,13 @@ struct Contents {
   /// What is neither a tensor nor holds any, under names of the same kind: numbers, text, lists of
   /// them.
   std::vector<std::pair<std::string, data::Value>> values = {};
-  data::Metadata metadata = {};  ///< of safetensors
+  data::Metadata metadata = {};  ///< of safetensors; of ONNX: opsets, inputs, outputs, nodes
   data::Value tree = {};         ///< of a .pth file, all of it
 };
 
 /// Reads .pth and .pt, safetensors and their indexes, Ferrite's checkpoints, .npy and .npz, told by
-/// their first bytes. Where it can, tensors are views of the mapped file. The readers' errors.
+/// their first bytes, and, told by its name, .onnx (in a build with that component). Where it can,
+/// tensors are views of the mapped file. The readers' errors.
 Contents read_contents(const std::filesystem::path& path);
 
 }  // namespace ferrite::inspect
