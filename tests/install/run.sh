@@ -71,6 +71,14 @@ if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_hdf5.*) ]]; then
 else
   echo "the component hdf5: skipped, as libhdf5 was not found"
 fi
+# The component onnx, where it was built.
+if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_onnx.*) ]]; then
+  cmake -S "$here/consumer" -B "$scratch/build" -DCOMPONENTS=onnx
+  cmake --build "$scratch/build" --target consumer_onnx
+  "$scratch/build/consumer_onnx" "$scratch/lenet.onnx"
+else
+  echo "the component onnx: skipped, as libonnx was not found"
+fi
 # With add_subdirectory it must compile; linking was tested above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
