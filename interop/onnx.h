@@ -100,8 +100,8 @@ class Graph;
 
 /// A network from an ONNX file. Its floating initializers are parameters under their names
 /// ("layer1.0.conv1.weight" is `weight` of the submodule `layer1.0.conv1`), and trainable; the
-/// running statistics of batch norms, and integers, are buffers. Dropout follows train() and
-/// eval(); batch norms always use their running statistics, as in the file.
+/// running statistics of batch norms are buffers; single numbers and integers belong to the graph.
+/// Dropout follows train() and eval(); batch norms always use their running statistics.
 class Network : public nn::Module {
  public:
   explicit Network(std::unique_ptr<Graph> graph);
