@@ -38,7 +38,7 @@ std::vector<std::string> Builder::nodes(const char* type, const std::vector<std:
       a.set_s(*s);
     } else if (const auto* t = std::get_if<Tensor>(&value)) {
       a.set_type(pb::AttributeProto::TENSOR);
-      *a.mutable_t() = data::onnx_tensor("", *t);
+      *a.mutable_t() = data::onnx_tensor("", t->detach().cpu().contiguous());
     } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
       a.set_type(pb::AttributeProto::STRINGS);
       for (const std::string& text : *texts) a.add_strings(text);
@@ -56,7 +56,7 @@ std::vector<std::string> Builder::nodes(const char* type, const std::vector<std:
 
 std::string Builder::initializer(const std::string& name, const Tensor& tensor) {
   const std::string unique = fresh(name);
-  *graph_.add_initializer() = data::onnx_tensor(unique, tensor);
+  *graph_.add_initializer() = data::onnx_tensor(unique, tensor.detach().cpu().contiguous());
   return unique;
 }
 

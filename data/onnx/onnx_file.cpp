@@ -210,12 +210,13 @@ Tensor OnnxFile::tensor(const pb::TensorProto& t) const {
 }
 
 pb::TensorProto onnx_tensor(const std::string& name, const Tensor& tensor) {
-  const Tensor host = tensor.detach().cpu().contiguous();
+  FERRITE_CHECK(tensor.device().is_host() && tensor.is_contiguous(), ValueError, "onnx_tensor",
+                "expected a contiguous tensor on the host, got {}", tensor.describe());
   pb::TensorProto out;
   out.set_name(name);
-  out.set_data_type(onnx_dtype(host.dtype()));
-  for (const std::int64_t size : host.shape()) out.add_dims(size);
-  out.set_raw_data(host.data_ptr() ? host.data_ptr() : "", host.nbytes());
+  out.set_data_type(onnx_dtype(tensor.dtype()));
+  for (const std::int64_t size : tensor.shape()) out.add_dims(size);
+  out.set_raw_data(tensor.data_ptr() ? tensor.data_ptr() : "", tensor.nbytes());
   return out;
 }
 

@@ -48,7 +48,7 @@ class OnnxFile {
   mutable std::map<std::filesystem::path, std::unique_ptr<MappedFile>> files_;
 };
 
-/// A tensor for a file: `bytes` of it are in raw_data.
+/// A tensor for a file, of a contiguous one on the host (ValueError).
 pb::TensorProto onnx_tensor(const std::string& name, const Tensor& tensor);
 
 struct OnnxWriteOptions {
