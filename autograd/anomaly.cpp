@@ -12,6 +12,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/pass.h"
 #include "ferrite/core/profiler/type_name.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/multi_tensor.h"
 
@@ -48,7 +49,9 @@ bool batch_has_nan(const GradientBatch& batch) {
 class GradientElements {
  public:
   void add(const Tensor& grad) {
-    if (!grad.defined() || !is_floating(grad.dtype()) || grad.numel() == 0) return;
+    if (!grad.defined() || !is_differentiable(grad.dtype()) || grad.numel() == 0) return;
+    if (is_complex(grad.dtype()))
+      return add(geometry::apply(grad, geometry::as_real(grad), real_type(grad.dtype())));
     Shape shape = grad.shape();  // without repetitions, as in the gradient of a sum
     std::int64_t reach = 1, numel = 1;
     for (int d = 0; d < shape.size(); ++d) {

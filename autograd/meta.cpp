@@ -16,11 +16,15 @@ namespace {
 struct Region {
   Tensor base;  // off the tape, for its geometry
   geometry::View view;
+  DType dtype;  // of the view: real and imaginary parts are views of complex numbers
 
   /// The part of `whole`, which has the memory layout of the base, that the view covers.
   Tensor of(const Tensor& whole) const {
-    return as_strided(whole, view.shape, view.strides,
-                      whole.storage_offset() + view.offset - base.storage_offset());
+    const auto start = [this](const Tensor& t) {
+      return t.storage_offset() * t.element_size() / static_cast<std::int64_t>(itemsize(dtype));
+    };
+    return as_strided(whole, view.shape, view.strides, start(whole) + view.offset - start(base),
+                      dtype);
   }
   /// A tensor with the memory layout of the base.
   Tensor make_whole() const {
@@ -140,7 +144,7 @@ Edge gradient_edge(const Tensor& t) {
     if (Meta* base = meta_of(meta->base); base && base->rebases != meta->base_rebases) {
       auto node = make_intrusive<detail::LambdaNode<ViewOfChangedBase>>(
           "view", current_stream(t.device()), 1u,
-          ViewOfChangedBase{{alias(meta->base), geometry::of(t)}});
+          ViewOfChangedBase{{alias(meta->base), geometry::of(t), t.dtype()}});
       node->edges.push_back(gradient_edge(meta->base));
       meta->node = std::move(node);
       meta->output = 0;
@@ -226,7 +230,8 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
   const Tensor base = meta.base;
   require_scatterable(base, node->name);
   Meta& base_meta = require_meta(base);
-  auto through = make_intrusive<ChangedThroughView>(node, Region{alias(base), geometry::of(self)});
+  auto through = make_intrusive<ChangedThroughView>(
+      node, Region{alias(base), geometry::of(self), self.dtype()});
   through->edges = node->edges;
   through->edges[0] = gradient_edge(base);
   base_meta.node = std::move(through);

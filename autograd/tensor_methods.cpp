@@ -30,8 +30,9 @@ bool Tensor::requires_grad_slow() const {
 
 const Tensor& Tensor::set_requires_grad(bool on) const {
   check_defined(*this, "set_requires_grad");
-  FERRITE_CHECK(!on || is_floating(dtype()), AutogradError, "set_requires_grad",
-                "only floating-point tensors can require a gradient, this is {}", describe());
+  FERRITE_CHECK(!on || is_differentiable(dtype()), AutogradError, "set_requires_grad",
+                "only floating-point and complex tensors can require a gradient, this is {}",
+                describe());
   FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
                 "only leaves can be changed; this is the result of {} (use detach())",
                 grad_fn_name());

@@ -30,7 +30,8 @@ constexpr DlpackType kDlpackTypes[] = {
     {kFloat16, dlpack::TypeCode::floating, 16},      {kBFloat16, dlpack::TypeCode::bfloat, 16},
     {kInt64, dlpack::TypeCode::integer, 64},         {kInt32, dlpack::TypeCode::integer, 32},
     {kInt16, dlpack::TypeCode::integer, 16},         {kInt8, dlpack::TypeCode::integer, 8},
-    {kUInt8, dlpack::TypeCode::unsigned_integer, 8}, {kBool, dlpack::TypeCode::boolean, 8}};
+    {kUInt8, dlpack::TypeCode::unsigned_integer, 8}, {kBool, dlpack::TypeCode::boolean, 8},
+    {kComplex64, dlpack::TypeCode::complex, 64},     {kComplex128, dlpack::TypeCode::complex, 128}};
 
 // ---- Out
 
@@ -82,10 +83,12 @@ Managed* exported(const Tensor& tensor) {
 DType dtype_of(const dlpack::DataType& type) {
   for (const DlpackType& known : kDlpackTypes)
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return known.dtype;
-  fail<DTypeError>(kFromDlpack,
-                   "elements of code {}, {} bits and {} lanes are not supported; expected float16, "
-                   "bfloat16, float32, float64, int8 to int64, uint8 or bool of one lane",
-                   static_cast<int>(type.code), type.bits, type.lanes);
+  fail<DTypeError>(
+      kFromDlpack,
+      "elements of code {}, {} bits and {} lanes are not supported; expected float16, "
+      "bfloat16, float32, float64, int8 to int64, uint8, bool, complex64 or complex128 of one "
+      "lane",
+      static_cast<int>(type.code), type.bits, type.lanes);
 }
 
 Device device_of(const dlpack::Device& device) {

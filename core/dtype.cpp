@@ -4,13 +4,15 @@
 
 #include <array>
 
+#include "ferrite/core/scalar.h"
+
 namespace ferrite {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {"float32", "float16", "bfloat16", "float64",
-                                                     "int64",   "int32",   "uint8",    "bool",
-                                                     "int16",   "int8"};
+constexpr std::array<std::string_view, 12> kNames = {
+    "float32", "float16", "bfloat16", "float64", "int64",     "int32",
+    "uint8",   "bool",    "int16",    "int8",    "complex64", "complex128"};
 
 /// The larger rank holds both. Types that share one are promoted to the next: float16 and bfloat16
 /// to float32, uint8 and int8 to int16.
@@ -34,6 +36,9 @@ int rank(DType dtype) {
       return 6;
     case DType::float64:
       return 7;
+    case DType::complex64:
+    case DType::complex128:
+      break;  // promote() has its own rule for them
   }
   return 0;
 }
@@ -47,8 +52,14 @@ DType parse_dtype(std::string_view text) {
     if (kNames[i] == text) return static_cast<DType>(i);
   fail<DTypeError>("parse_dtype",
                    "unknown type '{}'; expected float32, float16, bfloat16, float64, int64, int32, "
-                   "int16, int8, uint8 or bool",
+                   "int16, int8, uint8, bool, complex64 or complex128",
                    text);
+}
+
+void Scalar::check_real() const {
+  FERRITE_CHECK(imag_ == 0, DTypeError, "item",
+                "{}{:+}j is not a real number; ask for std::complex<double>, or take its real part",
+                f_, imag_);
 }
 
 void set_default_dtype(DType dtype) {
@@ -57,8 +68,18 @@ void set_default_dtype(DType dtype) {
   detail::default_dtype.store(dtype, std::memory_order_relaxed);
 }
 
+void detail::fail_type(std::string_view op, DType dtype) {
+  FERRITE_CHECK(!is_complex(dtype), DTypeError, op,
+                "does not work on {}, only on real numbers; take real(x), imag(x), abs(x) or "
+                "view_as_real(x)",
+                dtype);
+  fail<DTypeError>(op, "does not work on {}", dtype);
+}
+
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (is_complex(a) || is_complex(b))
+    return complex_type(a) == DType::complex128 ? DType::complex128 : complex_type(b);
   if (rank(a) == rank(b)) return is_floating(a) ? DType::float32 : DType::int16;
   return rank(a) > rank(b) ? a : b;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -25,7 +26,9 @@ enum class DType : std::uint8_t {
   uint8,
   boolean,
   int16,
-  int8
+  int8,
+  complex64,  // a pair of float32: real, imaginary
+  complex128  // of float64
 };
 
 inline constexpr DType kFloat32 = DType::float32;
@@ -38,6 +41,8 @@ inline constexpr DType kInt16 = DType::int16;
 inline constexpr DType kInt8 = DType::int8;
 inline constexpr DType kUInt8 = DType::uint8;
 inline constexpr DType kBool = DType::boolean;
+inline constexpr DType kComplex64 = DType::complex64;
+inline constexpr DType kComplex128 = DType::complex128;
 // PyTorch's other names for them.
 inline constexpr DType kFloat = kFloat32;
 inline constexpr DType kHalf = kFloat16;
@@ -47,6 +52,8 @@ inline constexpr DType kInt = kInt32;
 inline constexpr DType kShort = kInt16;
 inline constexpr DType kChar = kInt8;
 inline constexpr DType kByte = kUInt8;
+inline constexpr DType kComplexFloat = kComplex64;
+inline constexpr DType kComplexDouble = kComplex128;
 
 namespace detail {
 inline constinit std::atomic<DType> default_dtype{DType::float32};
@@ -60,17 +67,31 @@ void set_default_dtype(DType dtype);
 
 /// Bytes of one element.
 constexpr std::size_t itemsize(DType dtype) {
-  constexpr std::size_t sizes[] = {4, 2, 2, 8, 8, 4, 1, 1, 2, 1};
+  constexpr std::size_t sizes[] = {4, 2, 2, 8, 8, 4, 1, 1, 2, 1, 8, 16};
   return sizes[static_cast<std::size_t>(dtype)];
 }
 
-/// float32, float16, bfloat16 or float64: the types that can require a gradient.
+/// float32, float16, bfloat16 or float64.
 constexpr bool is_floating(DType dtype) { return dtype <= DType::float64; }
 constexpr bool is_integral(DType dtype) {
-  return dtype > DType::float64 && dtype != DType::boolean;
+  return dtype > DType::float64 && dtype < DType::complex64 && dtype != DType::boolean;
+}
+constexpr bool is_complex(DType dtype) { return dtype >= DType::complex64; }
+/// Floating-point and complex types can require a gradient.
+constexpr bool is_differentiable(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
+/// The type of the two parts of a complex number; other types unchanged.
+constexpr DType real_type(DType dtype) {
+  return dtype == DType::complex64    ? DType::float32
+         : dtype == DType::complex128 ? DType::float64
+                                      : dtype;
+}
+/// The complex type whose parts hold `dtype`: complex128 for float64, else complex64.
+constexpr DType complex_type(DType dtype) {
+  return dtype == DType::float64 || dtype == DType::complex128 ? DType::complex128
+                                                               : DType::complex64;
 }
 
-/// "float32", ..., "bool".
+/// "float32", ..., "complex128".
 std::string_view name(DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
 /// The inverse of name(); throws DTypeError naming the accepted names.
@@ -122,6 +143,17 @@ template <>
 struct DTypeOf<bool> {
   static constexpr DType value = DType::boolean;
 };
+template <>
+struct DTypeOf<std::complex<float>> {
+  static constexpr DType value = DType::complex64;
+};
+template <>
+struct DTypeOf<std::complex<double>> {
+  static constexpr DType value = DType::complex128;
+};
+/// Throws the DTypeError of an op that does not work on `dtype`; for complex types it says what to
+/// do.
+[[noreturn, gnu::cold]] void fail_type(std::string_view op, DType dtype);
 }  // namespace detail
 
 /// The DType of a C++ element type: dtype_of<float> == kFloat32.
@@ -132,6 +164,9 @@ template <class T>
 inline constexpr bool is_half_type = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 template <class T>
 inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half_type<T>;
+template <class T>
+inline constexpr bool is_complex_type =
+    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
 /// The type arithmetic on T is done in: float for the 16-bit types, T itself for the others.
 template <class T>
@@ -146,12 +181,12 @@ decltype(auto) dispatch_types(DType dtype, std::string_view op, F&& f) {
   if constexpr (std::is_void_v<R>) {
     const bool known =
         ((dtype == dtype_of<Ts> ? (f.template operator()<Ts>(), true) : false) || ...);
-    if (!known) fail<DTypeError>(op, "does not work on {}", name(dtype));
+    if (!known) detail::fail_type(op, dtype);
   } else {
     R result{};
     const bool known =
         ((dtype == dtype_of<Ts> ? (result = f.template operator()<Ts>(), true) : false) || ...);
-    if (!known) fail<DTypeError>(op, "does not work on {}", name(dtype));
+    if (!known) detail::fail_type(op, dtype);
     return result;
   }
 }
@@ -167,12 +202,13 @@ decltype(auto) dispatch_integral(DType dtype, std::string_view op, F&& f) {
   return dispatch_types<std::int64_t, std::int32_t, std::int16_t, std::int8_t, std::uint8_t>(
       dtype, op, std::forward<F>(f));
 }
-/// Everything but bool.
+/// Everything but bool and complex types.
 template <class F>
 decltype(auto) dispatch_numeric(DType dtype, std::string_view op, F&& f) {
   return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::int16_t,
                         std::int8_t, std::uint8_t>(dtype, op, std::forward<F>(f));
 }
+/// Everything but complex types, which few kernels know (kernels/complex.h).
 template <class F>
 decltype(auto) dispatch_all(DType dtype, std::string_view op, F&& f) {
   return dispatch_types<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::int16_t,

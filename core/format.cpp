@@ -29,21 +29,77 @@ std::int64_t integer_at(DType dtype, const char* p) {
       });
 }
 
+/// How the elements that are shown look: all alike, and equally wide.
+class Format {
+ public:
+  explicit Format(DType dtype) : dtype_(dtype) {}
+
+  void count(const char* p) {
+    if (!is_floating(dtype_)) return;
+    const double v = floating_at(dtype_, p);
+    if (!counts(v)) return;
+    smallest_ = std::min(smallest_, std::abs(v));
+    largest_ = std::max(largest_, std::abs(v));
+    whole_ = whole_ && v == std::ceil(v);
+  }
+  void choose() {
+    if (largest_ == 0) return;  // integers, or only zeros, infinities and NaN
+    const bool scientific =
+        largest_ / smallest_ > 1000 || largest_ > 1e8 || (!whole_ && smallest_ < 1e-4);
+    style_ = scientific ? Style::scientific : whole_ ? Style::integers : Style::fixed;
+  }
+  void widen(const char* p) {
+    if (!is_floating(dtype_) || counts(floating_at(dtype_, p)))
+      width_ = std::max(width_, text(p).size());
+  }
+
+  std::size_t width() const { return width_; }
+  std::string aligned(const char* p) const { return fmt::format("{:>{}}", text(p), width_); }
+  std::string text(const char* p) const {
+    if (dtype_ == kBool) return integer_at(kBool, p) ? "True" : "False";
+    if (!is_floating(dtype_)) return fmt::format("{}", integer_at(dtype_, p));
+    const double v = floating_at(dtype_, p);
+    if (std::isnan(v)) return "nan";  // without the sign bit that some NaNs carry
+    if (style_ == Style::scientific) return fmt::format("{:.4e}", v);
+    if (style_ == Style::fixed) return fmt::format("{:.4f}", v);
+    return fmt::format("{:.0f}{}", v, std::isinf(v) ? "" : ".");
+  }
+
+ private:
+  enum class Style { integers, fixed, scientific };
+  static bool counts(double v) { return std::isfinite(v) && v != 0; }
+
+  DType dtype_;
+  double smallest_ = std::numeric_limits<double>::infinity(), largest_ = 0;
+  bool whole_ = true;
+  Style style_ = Style::integers;
+  std::size_t width_ = 1;
+};
+
 class Printer {
  public:
   explicit Printer(const Tensor& t)
       : t_(t), first_(static_cast<const char*>(t.data_ptr())), summarise_(t.numel() > kThreshold) {
-    if (is_floating(t.dtype()))
-      choose_floating_style();
-    else
-      visit(0, first_, [this](const char* p) { width_ = std::max(width_, text(p).size()); });
+    parts_.assign(is_complex(t.dtype()) ? 2 : 1, Format(real_type(t.dtype())));
+    const auto each = [this](void (Format::*f)(const char*)) {
+      visit(0, first_, [&](const char* p) {
+        for (std::size_t i = 0; i < parts_.size(); ++i) (parts_[i].*f)(part(p, i));
+      });
+    };
+    each(&Format::count);
+    for (Format& part : parts_) part.choose();
+    each(&Format::widen);
+    width_ = parts_[0].width() + (parts_.size() == 2 ? parts_[1].width() + 1 : 0);
   }
 
   /// `indent`: columns already printed on the first line.
   std::string print(std::size_t indent) const { return print(0, first_, indent); }
 
  private:
-  enum class Style { integers, fixed, scientific };
+  /// The real (0) or imaginary (1) part of an element.
+  const char* part(const char* p, std::size_t i) const {
+    return p + i * itemsize(real_type(t_.dtype()));
+  }
 
   bool elides(int dim) const { return summarise_ && t_.shape()[dim] > 2 * kEdgeItems; }
   const char* element(int dim, const char* p, std::int64_t i) const {
@@ -73,38 +129,16 @@ class Printer {
           dim, [&](std::int64_t i) { visit(dim + 1, element(dim, p, i), f); }, [] {});
   }
 
-  void choose_floating_style() {
-    double smallest = std::numeric_limits<double>::infinity(), largest = 0;
-    bool whole = true;
-    const auto counts = [](double v) { return std::isfinite(v) && v != 0; };
-    visit(0, first_, [&](const char* p) {
-      const double v = floating_at(t_.dtype(), p);
-      if (!counts(v)) return;
-      smallest = std::min(smallest, std::abs(v));
-      largest = std::max(largest, std::abs(v));
-      whole = whole && v == std::ceil(v);
-    });
-    if (largest == 0) return;  // only zeros, infinities and NaN
-    const bool scientific =
-        largest / smallest > 1000 || largest > 1e8 || (!whole && smallest < 1e-4);
-    style_ = scientific ? Style::scientific : whole ? Style::integers : Style::fixed;
-    visit(0, first_, [&](const char* p) {
-      if (counts(floating_at(t_.dtype(), p))) width_ = std::max(width_, text(p).size());
-    });
-  }
-
   std::string text(const char* p) const {
-    if (t_.dtype() == kBool) return integer_at(kBool, p) ? "True" : "False";
-    if (!is_floating(t_.dtype())) return fmt::format("{}", integer_at(t_.dtype(), p));
-    const double v = floating_at(t_.dtype(), p);
-    if (std::isnan(v)) return "nan";  // without the sign bit that some NaNs carry
-    if (style_ == Style::scientific) return fmt::format("{:.4e}", v);
-    if (style_ == Style::fixed) return fmt::format("{:.4f}", v);
-    return fmt::format("{:.0f}{}", v, std::isinf(v) ? "" : ".");
+    std::string out = parts_[0].aligned(p);
+    if (parts_.size() == 1) return out;
+    const std::string imaginary = parts_[1].text(part(p, 1));
+    if (imaginary[0] != '-') out += '+';
+    return out.append(imaginary).append("j");
   }
 
   std::string print(int dim, const char* p, std::size_t indent) const {
-    if (dim == t_.dim()) return fmt::format("{:>{}}", text(p), width_);
+    if (dim == t_.dim()) return text(p);
     return dim == t_.dim() - 1 ? print_row(dim, p, indent) : print_block(dim, p, indent);
   }
 
@@ -143,7 +177,7 @@ class Printer {
   const Tensor& t_;
   const char* first_;
   bool summarise_;
-  Style style_ = Style::integers;
+  std::vector<Format> parts_;  // of the numbers, or of their real and imaginary parts
   std::size_t width_ = 1;
 };
 
@@ -157,7 +191,10 @@ std::string Tensor::str() const {
 
   std::vector<std::string> suffixes;
   if (!device().is_host()) suffixes.push_back(fmt::format("device='{}'", device()));
-  bool show_dtype = dtype() != get_default_dtype() && dtype() != kInt64 && dtype() != kBool;
+  const bool is_default =
+      dtype() == get_default_dtype() ||
+      (ferrite::is_complex(dtype()) && dtype() == complex_type(get_default_dtype()));
+  bool show_dtype = !is_default && dtype() != kInt64 && dtype() != kBool;
   if (numel() == 0) {
     out.append("[]");
     if (dim() != 1)

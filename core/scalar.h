@@ -1,6 +1,7 @@
-// A number of a Python-like kind (bool, int or float) as an operand beside tensors.
+// A number of a Python-like kind (bool, int, float or complex) as an operand beside tensors.
 #pragma once
 
+#include <complex>
 #include <concepts>
 #include <cstdint>
 
@@ -8,11 +9,11 @@
 
 namespace ferrite {
 
-/// Converts implicitly from any arithmetic type; promotes by category only, as PyTorch's scalars:
-/// int tensor + 1.5 is float32, float16 tensor + 1.5 stays float16.
+/// Converts implicitly from any arithmetic type and from std::complex; promotes by category only,
+/// as PyTorch's scalars: int tensor + 1.5 is float32, float16 tensor + 1.5 stays float16.
 class Scalar {
  public:
-  enum class Kind : std::uint8_t { boolean, integer, floating };
+  enum class Kind : std::uint8_t { boolean, integer, floating, complex };
 
   // A template, so that pointers and 16-bit floats do not convert to bool implicitly.
   template <std::same_as<bool> T>
@@ -26,18 +27,28 @@ class Scalar {
   requires is_half_type<T> Scalar(T v)
       : kind_(Kind::floating), f_(static_cast<double>(static_cast<float>(v))) {}
 
+  template <std::floating_point T>
+  Scalar(const std::complex<T>& v)
+      : kind_(Kind::complex),
+        f_(static_cast<double>(v.real())),
+        imag_(static_cast<double>(v.imag())) {}
+
   Kind kind() const { return kind_; }
   bool is_floating() const { return kind_ == Kind::floating; }
+  bool is_complex() const { return kind_ == Kind::complex; }
 
+  /// A complex number with an imaginary part other than 0 is no real number: DTypeError.
   template <class T>
   T to() const {
-    if constexpr (is_half_type<T>)
-      return T(kind_ == Kind::floating ? static_cast<float>(f_) : static_cast<float>(i_));
-    // Through int64, because converting a negative double to an unsigned type is undefined in C++.
-    else if constexpr (std::integral<T> && !std::same_as<T, bool>)
-      return static_cast<T>(kind_ == Kind::floating ? static_cast<std::int64_t>(f_) : i_);
-    else
-      return kind_ == Kind::floating ? static_cast<T>(f_) : static_cast<T>(i_);
+    if constexpr (is_complex_type<T>) {
+      using Part = typename T::value_type;
+      return kind_ < Kind::floating ? T(static_cast<Part>(i_))
+                                    : T(static_cast<Part>(f_), static_cast<Part>(imag_));
+    } else {
+      if (kind_ == Kind::complex) [[unlikely]]
+        check_real();
+      return to_real<T>();
+    }
   }
   /// For `float loss = x.item()` and `total += x.item()`. Integers beyond 2^53, which double
   /// rounds, are read by to<std::int64_t>().
@@ -47,13 +58,29 @@ class Scalar {
   int toInt() const { return to<int>(); }
   std::int64_t toLong() const { return to<std::int64_t>(); }
   bool toBool() const { return to<bool>(); }
+  std::complex<float> toComplexFloat() const { return to<std::complex<float>>(); }
+  std::complex<double> toComplexDouble() const { return to<std::complex<double>>(); }
 
  private:
+  template <class T>
+  T to_real() const {
+    const bool floating = kind_ >= Kind::floating;
+    if constexpr (is_half_type<T>)
+      return T(floating ? static_cast<float>(f_) : static_cast<float>(i_));
+    // Through int64, because converting a negative double to an unsigned type is undefined in C++.
+    else if constexpr (std::integral<T> && !std::same_as<T, bool>)
+      return static_cast<T>(floating ? static_cast<std::int64_t>(f_) : i_);
+    else
+      return floating ? static_cast<T>(f_) : static_cast<T>(i_);
+  }
+  [[gnu::cold]] void check_real() const;
+
   Kind kind_;
   union {
     std::int64_t i_;
     double f_;
   };
+  double imag_ = 0;
 };
 
 }  // namespace ferrite

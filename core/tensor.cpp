@@ -195,6 +195,8 @@ Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());
   const Tensor host = detail::readable_on_host(*this, "item");
+  if (dtype() == kComplex64) return *host.data<std::complex<float>>();
+  if (dtype() == kComplex128) return *host.data<std::complex<double>>();
   return dispatch_all(
              dtype(), "item",
              [&]<class T>() -> std::optional<Scalar> {
@@ -209,10 +211,23 @@ std::vector<T> Tensor::to_vector() const {
   const Tensor host = detail::readable_on_host(*this, "to_vector");
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));
-  dispatch_all(dtype(), "to_vector", [&]<class S>() {
-    for_each_element<S>(host,
-                        [&](S v) { values.push_back(static_cast<T>(static_cast<Compute<S>>(v))); });
-  });
+  if constexpr (is_complex_type<T>) {
+    using Part = typename T::value_type;
+    if (dtype() == kComplex64) {
+      for_each_element<std::complex<float>>(host, [&](auto v) { values.emplace_back(v); });
+    } else if (dtype() == kComplex128) {
+      for_each_element<std::complex<double>>(host, [&](auto v) {
+        values.emplace_back(static_cast<Part>(v.real()), static_cast<Part>(v.imag()));
+      });
+    } else {
+      for (const double v : to_vector<double>()) values.emplace_back(static_cast<Part>(v));
+    }
+  } else {
+    dispatch_all(dtype(), "to_vector", [&]<class S>() {
+      for_each_element<S>(
+          host, [&](S v) { values.push_back(static_cast<T>(static_cast<Compute<S>>(v))); });
+    });
+  }
   return values;
 }
 
@@ -224,6 +239,8 @@ template std::vector<std::int16_t> Tensor::to_vector() const;
 template std::vector<std::int8_t> Tensor::to_vector() const;
 template std::vector<std::uint8_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
+template std::vector<std::complex<float>> Tensor::to_vector() const;
+template std::vector<std::complex<double>> Tensor::to_vector() const;
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   check_no_grad(options);
@@ -284,9 +301,17 @@ template Tensor from_vector(const std::vector<std::int16_t>&, const Shape&);
 template Tensor from_vector(const std::vector<std::int8_t>&, const Shape&);
 template Tensor from_vector(const std::vector<std::uint8_t>&, const Shape&);
 template Tensor from_vector(const std::vector<bool>&, const Shape&);
+template Tensor from_vector(const std::vector<std::complex<float>>&, const Shape&);
+template Tensor from_vector(const std::vector<std::complex<double>>&, const Shape&);
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset) {
+  FERRITE_CHECK(base.defined(), ValueError, "as_strided", "the tensor is undefined");
+  return as_strided(base, shape, strides, offset, base.dtype());
+}
+
+Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
+                  std::int64_t offset, DType dtype) {
   FERRITE_CHECK(base.defined(), ValueError, "as_strided", "the tensor is undefined");
   FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "as_strided",
                 "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());
@@ -294,11 +319,11 @@ Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides
                 "as_strided", "shape {}, strides {} and offset {} must all be 0 or more", shape,
                 strides, offset);
   FERRITE_CHECK(extent(shape, strides, offset) <=
-                    static_cast<std::int64_t>(base.storage()->nbytes() / base.itemsize()),
+                    static_cast<std::int64_t>(base.storage()->nbytes() / itemsize(dtype)),
                 ShapeError, "as_strided",
                 "shape {}, strides {}, offset {} reach outside a storage of {} bytes", shape,
                 strides, offset, base.storage()->nbytes());
-  Tensor view = make(base.storage(), shape, strides, offset, base.dtype());
+  Tensor view = make(base.storage(), shape, strides, offset, dtype);
   view.impl()->is_view = true;
   return view;
 }

@@ -117,6 +117,7 @@ class Tensor : public TensorMethods {
   DType dtype() const { return get("dtype").dtype; }
   DType scalar_type() const { return dtype(); }
   bool is_floating_point() const { return is_floating(dtype()); }
+  bool is_complex() const { return ferrite::is_complex(dtype()); }
   const Device& device() const { return get("device").storage->device(); }
   bool is_cuda() const { return device().is_cuda(); }
   bool is_cpu() const { return device().is_cpu(); }
@@ -214,7 +215,7 @@ class Tensor : public TensorMethods {
 
   // ---- Autograd (autograd/tensor_methods.cpp)
   bool requires_grad() const { return get("requires_grad").autograd && requires_grad_slow(); }
-  /// Leaves only, floating types only (AutogradError). Returns *this.
+  /// Leaves only, floating-point and complex types only (AutogradError). Returns *this.
   const Tensor& set_requires_grad(bool on = true) const;
   const Tensor& requires_grad_(bool on = true) const { return set_requires_grad(on); }
   bool is_leaf() const;
@@ -496,6 +497,9 @@ Tensor from_vector(const std::vector<T>& values, const Shape& shape);
 /// stride or the offset is negative, or an element would be outside the storage.
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset);
+/// The same bytes as elements of `dtype`, in which strides and offset count.
+Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
+                  std::int64_t offset, DType dtype);
 
 }  // namespace ferrite
 

@@ -31,6 +31,12 @@ class TensorMethods {
   Tensor div(const Tensor& other) const;
   Tensor div(Scalar other) const;
 
+  // ---- ops/complex.h
+  Tensor real() const;
+  Tensor imag() const;
+  Tensor conj() const;
+  Tensor angle() const;
+
   // ---- ops/matmul.h
   Tensor matmul(const Tensor& other) const;
   Tensor mm(const Tensor& other) const;

@@ -184,6 +184,40 @@ std::optional<View> view(const Tensor& t, const Shape& shape) {
   return v;
 }
 
+View as_real(const Tensor& t) {
+  View v = of(t);
+  FERRITE_CHECK(t.dim() < kMaxDims, ShapeError, "view_as_real",
+                "complex tensors have at most {} dimensions, got {}", kMaxDims - 1, t.shape());
+  for (std::int64_t& stride : v.strides) stride *= 2;
+  v.shape.push_back(2);
+  v.strides.push_back(1);
+  v.offset *= 2;
+  return v;
+}
+
+View as_complex(const Tensor& t) {
+  constexpr const char* kOp = "view_as_complex";
+  FERRITE_CHECK(t.dim() > 0 && t.shape().back() == 2, ShapeError, kOp,
+                "expected a last dimension of size 2, got {}", t.shape());
+  View v{.shape = {}, .strides = {}, .offset = t.storage_offset() / 2};
+  if (t.numel() == 0) {
+    for (int d = 0; d < t.dim() - 1; ++d) v.shape.push_back(t.shape()[d]);
+    v.strides = contiguous_strides(v.shape);
+    return v;
+  }
+  bool even = t.storage_offset() % 2 == 0;
+  for (int d = 0; d < t.dim() - 1; ++d) {
+    v.shape.push_back(t.shape()[d]);
+    v.strides.push_back(t.strides()[d] / 2);
+    even = even && (t.strides()[d] % 2 == 0 || t.shape()[d] <= 1);
+  }
+  FERRITE_CHECK(t.strides().back() == 1 && even, ShapeError, kOp,
+                "the strides {} and offset {} do not let pairs be seen as complex numbers; call "
+                "contiguous() first",
+                t.strides(), t.storage_offset());
+  return v;
+}
+
 bool overlaps_itself(const Tensor& t) {
   // Dimensions of more than one element, in the order of their strides.
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxDims> all;  // stride, last index

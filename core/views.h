@@ -37,6 +37,15 @@ Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op);
 /// Nothing if the strides do not allow a view of that (complete) shape.
 std::optional<View> view(const Tensor& t, const Shape& shape);
 
+/// The two parts of complex numbers as a new last dimension of size 2, in elements of their type.
+View as_real(const Tensor& t);
+/// The inverse; ShapeError unless the last dimension has size 2 and stride 1, and other strides and
+/// the offset are even.
+View as_complex(const Tensor& t);
+
+inline Tensor apply(const Tensor& t, const View& v, DType dtype) {
+  return as_strided(t, v.shape, v.strides, v.offset, dtype);
+}
 inline Tensor apply(const Tensor& t, const View& v) {
   return as_strided(t, v.shape, v.strides, v.offset);
 }

@@ -1,5 +1,6 @@
 #include "ferrite/data/host.h"
 
+#include <complex>
 #include <cstring>
 
 #include "ferrite/core/host_copy.h"
@@ -46,8 +47,11 @@ Tensor gather_strided(const void* source, const Shape& shape, const Strides& str
     case 4:
       gather_as<std::uint32_t>(source, strides, out);
       break;
-    default:
+    case 8:
       gather_as<std::uint64_t>(source, strides, out);
+      break;
+    default:
+      gather_as<std::complex<double>>(source, strides, out);
   }
   return out;
 }

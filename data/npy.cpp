@@ -18,9 +18,10 @@ struct NpyType {
   std::string_view code;
   DType dtype;
 };
-constexpr NpyType kTypes[] = {{"<f4", kFloat32}, {"<f2", kFloat16}, {"<f8", kFloat64},
-                              {"<i8", kInt64},   {"<i4", kInt32},   {"<i2", kInt16},
-                              {"|i1", kInt8},    {"|u1", kUInt8},   {"|b1", kBool}};
+constexpr NpyType kTypes[] = {{"<f4", kFloat32},   {"<f2", kFloat16},    {"<f8", kFloat64},
+                              {"<i8", kInt64},     {"<i4", kInt32},      {"<i2", kInt16},
+                              {"|i1", kInt8},      {"|u1", kUInt8},      {"|b1", kBool},
+                              {"<c8", kComplex64}, {"<c16", kComplex128}};
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
@@ -105,7 +106,10 @@ class HeaderParser {
     for (const NpyType& t : kTypes)
       if (t.code == code || (t.code[0] == '|' && t.code.substr(1) == code)) return t.dtype;
     position_ = start;
-    fail("element type '{}' is not supported; expected <f2, <f4, <f8, <i4, <i8, |u1 or |b1", code);
+    fail(
+        "element type '{}' is not supported; expected <f2, <f4, <f8, <i2, <i4, <i8, |i1, |u1, |b1, "
+        "<c8 or <c16",
+        code);
   }
   Shape tuple() {
     Shape shape;

@@ -9,11 +9,18 @@ namespace ferrite::data {
 namespace {
 
 constexpr PickleType kPickleTypes[] = {
-    {"FloatStorage", "float32", kFloat32}, {"DoubleStorage", "float64", kFloat64},
-    {"HalfStorage", "float16", kFloat16},  {"BFloat16Storage", "bfloat16", kBFloat16},
-    {"LongStorage", "int64", kInt64},      {"IntStorage", "int32", kInt32},
-    {"ShortStorage", "int16", kInt16},     {"CharStorage", "int8", kInt8},
-    {"ByteStorage", "uint8", kUInt8},      {"BoolStorage", "bool", kBool},
+    {"FloatStorage", "float32", kFloat32},
+    {"DoubleStorage", "float64", kFloat64},
+    {"HalfStorage", "float16", kFloat16},
+    {"BFloat16Storage", "bfloat16", kBFloat16},
+    {"LongStorage", "int64", kInt64},
+    {"IntStorage", "int32", kInt32},
+    {"ShortStorage", "int16", kInt16},
+    {"CharStorage", "int8", kInt8},
+    {"ByteStorage", "uint8", kUInt8},
+    {"BoolStorage", "bool", kBool},
+    {"ComplexFloatStorage", "complex64", kComplex64},
+    {"ComplexDoubleStorage", "complex128", kComplex128},
 };
 
 const std::unordered_map<std::string_view, PickleCallable>& pickle_callables() {

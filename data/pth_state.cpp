@@ -55,7 +55,8 @@ std::optional<std::int64_t> index_of(const std::string& key) {
 
 /// Numbers of the host are numbers in PyTorch, but for the states of parameters.
 Value leaf(const Tensor& tensor, bool of_parameter) {
-  if (of_parameter || tensor.dim() > 1 || !tensor.device().is_host()) return tensor;
+  if (of_parameter || tensor.dim() > 1 || tensor.is_complex() || !tensor.device().is_host())
+    return tensor;
   Value::List items;
   if (is_floating(tensor.dtype()))
     for (const double v : tensor.to_vector<double>()) items.emplace_back(v);

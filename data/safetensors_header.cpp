@@ -26,12 +26,16 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-constexpr TypeName kTypes[] = {
-    {"F32", kFloat32}, {"F16", kFloat16}, {"BF16", kBFloat16}, {"F64", kFloat64}, {"I64", kInt64},
-    {"I32", kInt32},   {"I16", kInt16},   {"I8", kInt8},       {"U8", kUInt8},    {"BOOL", kBool}};
+constexpr TypeName kTypes[] = {{"F32", kFloat32}, {"F16", kFloat16},  {"BF16", kBFloat16},
+                               {"F64", kFloat64}, {"I64", kInt64},    {"I32", kInt32},
+                               {"I16", kInt16},   {"I8", kInt8},      {"U8", kUInt8},
+                               {"BOOL", kBool},   {"C64", kComplex64}};
 
 std::string_view name_of(DType dtype) {
-  return std::ranges::find(kTypes, dtype, &TypeName::dtype)->name;
+  const auto type = std::ranges::find(kTypes, dtype, &TypeName::dtype);
+  FERRITE_CHECK(type != std::end(kTypes), DTypeError, "safetensors",
+                "the format has no {}; store view_as_real(tensor), or complex64", dtype);
+  return type->name;
 }
 
 std::string hex(std::uint32_t value) { return fmt::format("{:08x}", value); }
@@ -94,8 +98,9 @@ class HeaderEvents final : public JsonEvents {
     const auto type = std::ranges::find(kTypes, *value.text, &TypeName::name);
     if (type == std::end(kTypes))
       check(false,
-            "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, U8 or "
-            "BOOL",
+            "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, I16, "
+            "I8, U8, "
+            "BOOL or C64",
             entry_.name, json_text(*value.text));
     entry_.dtype = type->dtype;
   }

@@ -39,17 +39,18 @@ enum class BinaryOp : std::uint8_t {
 
 constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 
-/// out = a op b. `a` and `b` share a dtype, or, for add, sub, mul and div, one is 16-bit and the
-/// other is a single float32 value (strides of 0). Integer division by zero gives 0 for
-/// floor_divide, remainder and fmod. For bool, add is a logical or and mul a logical and, as in
-/// PyTorch. bit_and and its like take integers.
+/// out = a op b. `a` and `b` share a dtype (a complex one for add, sub, mul, div, eq and ne alone),
+/// or, for add, sub, mul and div, one is 16-bit and the other is a single float32 value (strides of
+/// 0). Integer division by zero gives 0 for floor_divide, remainder and fmod. For bool, add is a
+/// logical or and mul a logical and, as in PyTorch. bit_and and its like take integers.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
-/// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types).
+/// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types);
+/// for complex `a` only mul and div, by a real scalar.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, Scalar b);
 /// out = a op b with the scalar first.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, Scalar a, const View& b);
 
 /// out = a + alpha * b: add and sub with a factor alpha.
-FERRITE_KERNEL_OF("add", add_scaled, const View& out, const View& a, const View& b, Scalar alpha);
+FERRITE_KERNEL_FUNCTION(add_scaled, const View& out, const View& a, const View& b, Scalar alpha);
 
 }  // namespace ferrite::kernels

@@ -72,11 +72,19 @@ namespace ferrite::kernels {
 #endif
 inline constexpr bool kHaveCuda = FERRITE_HAVE_CUDA != 0;
 
+namespace detail {
+inline void check_real(const char* op, const View& v) {
+  if (is_complex(v.dtype)) [[unlikely]]
+    ferrite::detail::fail_type(op, v.dtype);
+}
+inline void check_real(const char*, const auto&) {}
+}  // namespace detail
+
 /// Runs a kernel on the device of `stream`. Queued work holds copies of the arguments; the memory
 /// they point to must outlive it. A build without CUDA has no streams of CUDA devices and never
 /// refers to `on_cuda`, which need not exist.
 template <auto on_cpu, auto on_cuda, class... Args>
-void launch(const Stream& stream, const char* op, const Args&... args) {
+void launch_any(const Stream& stream, const char* op, const Args&... args) {
   if (stream.device().is_cpu()) [[likely]] {
     const profiler::detail::KernelRange range(stream, op);
     if (stream.impl()->runs_inline) [[likely]]
@@ -87,6 +95,13 @@ void launch(const Stream& stream, const char* op, const Args&... args) {
     const cuda::OpScope scope(stream, op);
     on_cuda(stream, args...);
   }
+}
+
+/// The same for a kernel of real numbers. A complex view is a DTypeError.
+template <auto on_cpu, auto on_cuda, class... Args>
+void launch(const Stream& stream, const char* op, const Args&... args) {
+  (detail::check_real(op, args), ...);
+  launch_any<on_cpu, on_cuda>(stream, op, args...);
 }
 
 template <class... Args, void (*on_cpu)(Args...), void (*on_cuda)(const Stream&, Args...)>

@@ -11,7 +11,7 @@ namespace ferrite::kernels {
 
 enum class UnaryOp : std::uint8_t {
   // any numeric dtype
-  neg,
+  neg,  // complex too
   abs,
   sign,
   square,

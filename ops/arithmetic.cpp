@@ -5,6 +5,8 @@
 #include "ferrite/core/tracing.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/complex.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/defined.h"
 #include "ferrite/ops/inplace.h"
 #include "ferrite/ops/promotion.h"
@@ -32,8 +34,10 @@ void check_subtracts(DType result, const char* op) {
 }
 
 void check_alpha(Scalar alpha, DType result, const char* op) {
-  FERRITE_CHECK(is_floating(result) || !alpha.is_floating(), DTypeError, op,
+  FERRITE_CHECK(is_differentiable(result) || !alpha.is_floating(), DTypeError, op,
                 "expected an integer alpha for a result of {}, got {}", result, alpha.to<double>());
+  FERRITE_CHECK(is_complex(result) || !alpha.is_complex(), DTypeError, op,
+                "expected a real alpha for a result of {}, got a complex one", result);
 }
 
 /// The dtype of the result and of the computation.
@@ -88,9 +92,20 @@ Tensor compute(BinaryOp op, Scalar a, const Tensor& b, const char* name, bool di
   return out;
 }
 
-bool is_one(Scalar s) { return s.to<double>() == 1; }
+bool is_one(Scalar s) { return !s.is_complex() && s.to<double>() == 1; }
+
+/// Whether a kernel of a tensor and a scalar does not know the two: a complex one is a tensor to
+/// it.
+bool needs_tensor(const Tensor& t, Scalar s, bool scales = false) {
+  return s.is_complex() || (t.defined() && t.is_complex() && !scales);
+}
+Tensor as_tensor(Scalar s, const Tensor& beside) {
+  check_defined(beside, "scalar");
+  return full({}, s, {.dtype = ops::result_type(beside, s), .device = beside.device()});
+}
 
 Scalar negative(Scalar s) {
+  if (s.is_complex()) return -s.to<std::complex<double>>();
   if (s.is_floating()) return -s.to<double>();
   return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
 }
@@ -110,6 +125,10 @@ Tensor add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, DType dtype, c
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   if (tracing::on())
     return tracing::op("add", {a, b}, {{"alpha", alpha}}, [&] { return add(a, b, alpha); });
+  if (alpha.is_complex()) {
+    check_alpha(alpha, common_dtype(a, b, "add"), "add");
+    return add(a, mul(b, alpha));
+  }
   const profiler::OpRange range("add", a, b);
   const DType dtype = common_dtype(a, b, "add");
   check_alpha(alpha, dtype, "add");
@@ -126,6 +145,7 @@ Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
 
 Tensor add(const Tensor& a, Scalar b) {
   if (tracing::on()) return tracing::op("add", {a}, {{"scalar", b}}, [&] { return add(a, b); });
+  if (needs_tensor(a, b)) return add(a, as_tensor(b, a));
   const profiler::OpRange range("add", a);
   Tensor out = compute(BinaryOp::add, a, b, "add");
   if (recording(a)) record(out, "add", {a}, [](const Tensor& grad, Needs) { return grad; });
@@ -135,6 +155,10 @@ Tensor add(const Tensor& a, Scalar b) {
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   if (tracing::on())
     return tracing::op("sub", {a, b}, {{"alpha", alpha}}, [&] { return sub(a, b, alpha); });
+  if (alpha.is_complex()) {
+    check_alpha(alpha, common_dtype(a, b, "sub"), "sub");
+    return sub(a, mul(b, alpha));
+  }
   const profiler::OpRange range("sub", a, b);
   const DType dtype = common_dtype(a, b, "sub");
   check_subtracts(dtype, "sub");
@@ -152,6 +176,7 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
 
 Tensor sub(const Tensor& a, Scalar b) {
   if (tracing::on()) return tracing::op("sub", {a}, {{"scalar", b}}, [&] { return sub(a, b); });
+  if (needs_tensor(a, b)) return sub(a, as_tensor(b, a));
   const profiler::OpRange range("sub", a);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(a)) record(out, "sub", {a}, [](const Tensor& grad, Needs) { return grad; });
@@ -160,6 +185,7 @@ Tensor sub(const Tensor& a, Scalar b) {
 
 Tensor sub(Scalar a, const Tensor& b) {
   if (tracing::on()) return tracing::op("rsub", {b}, {{"scalar", a}}, [&] { return sub(a, b); });
+  if (needs_tensor(b, a)) return sub(as_tensor(a, b), b);
   const profiler::OpRange range("sub", b);
   Tensor out = compute(BinaryOp::sub, a, b, "sub");
   if (recording(b))
@@ -178,14 +204,15 @@ Tensor mul(const Tensor& a, const Tensor& b) {
         out, "mul", {a, b},
         [a = Saved(b.requires_grad() ? a : Tensor()), b = Saved(a.requires_grad() ? b : Tensor()),
          la = Like(a), lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
-          return {needs[0] ? la.reduce(mul(grad, b.get())) : Tensor(),
-                  needs[1] ? lb.reduce(mul(grad, a.get())) : Tensor()};
+          return {needs[0] ? la.reduce(mul(grad, conj(b.get()))) : Tensor(),
+                  needs[1] ? lb.reduce(mul(grad, conj(a.get()))) : Tensor()};
         });
   return out;
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
   if (tracing::on()) return tracing::op("mul", {a}, {{"scalar", b}}, [&] { return mul(a, b); });
+  if (needs_tensor(a, b, true)) return mul(a, as_tensor(b, a));
   const profiler::OpRange range("mul", a);
   Tensor out = compute(BinaryOp::mul, a, b, "mul");
   if (recording(a))
@@ -202,15 +229,16 @@ Tensor div(const Tensor& a, const Tensor& b) {
     record(out, "div", {a, b},
            [b = Saved(b), out = b.requires_grad() ? Saved::output(out) : Saved(), la = Like(a),
             lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
-             const Tensor scaled = div(grad, b.get());
+             const Tensor scaled = div(grad, conj(b.get()));
              return {needs[0] ? la.reduce(scaled) : Tensor(),
-                     needs[1] ? lb.reduce(mul(mul(scaled, out.get()), -1)) : Tensor()};
+                     needs[1] ? lb.reduce(mul(mul(scaled, conj(out.get())), -1)) : Tensor()};
            });
   return out;
 }
 
 Tensor div(const Tensor& a, Scalar b) {
   if (tracing::on()) return tracing::op("div", {a}, {{"scalar", b}}, [&] { return div(a, b); });
+  if (needs_tensor(a, b, true)) return div(a, as_tensor(b, a));
   const profiler::OpRange range("div", a);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
   if (recording(a))
@@ -220,6 +248,7 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor div(Scalar a, const Tensor& b) {
   if (tracing::on()) return tracing::op("rdiv", {b}, {{"scalar", a}}, [&] { return div(a, b); });
+  if (needs_tensor(b, a)) return div(as_tensor(a, b), b);
   if (const auto cast = ops::autocast(AutocastOp::reciprocal, b)) return div(a, *cast);
   const profiler::OpRange range("div", b);
   Tensor out = compute(BinaryOp::div, a, b, "div", true);
@@ -253,6 +282,7 @@ void change(BinaryOp function, const Tensor& self, Scalar other, const char* op)
 void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
                 const char* op) {
   check_alpha(alpha, dtype, op);
+  if (alpha.is_complex()) return accumulate(self, mul(other, alpha), 1, dtype, op);
   change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
     kernels::add_scaled(stream, a, a, b, alpha);
   });
@@ -297,8 +327,9 @@ const Tensor& Tensor::mul_(const Tensor& other) const {
     autograd::record_inplace(*this, "mul_", {*this, other},
                              [a = Saved(before.a), b = Saved(before.b), la = Like(*this),
                               lb = Like(other)](const Tensor& grad, Needs needs) -> Gradients {
-                               return {needs[0] ? la.reduce(grad * b.get()) : Tensor(),
-                                       needs[1] ? lb.reduce(grad * a.get()) : Tensor()};
+                               return {
+                                   needs[0] ? la.reduce(grad * ferrite::conj(b.get())) : Tensor(),
+                                   needs[1] ? lb.reduce(grad * ferrite::conj(a.get())) : Tensor()};
                              });
   return *this;
 }
@@ -311,14 +342,15 @@ const Tensor& Tensor::div_(const Tensor& other) const {
   const Before before(*this, other);
   change(BinaryOp::div, *this, other, dtype, "div_");
   if (before.records)
-    autograd::record_inplace(
-        *this, "div_", {*this, other},
-        [a = Saved(before.a), b = Saved(before.b), la = Like(*this), lb = Like(other)](
-            const Tensor& grad, Needs needs) -> Gradients {
-          const Tensor scaled = grad / b.get();
-          return {needs[0] ? la.reduce(scaled) : Tensor(),
-                  needs[1] ? lb.reduce(scaled * a.get() / b.get() * -1) : Tensor()};
-        });
+    autograd::record_inplace(*this, "div_", {*this, other},
+                             [a = Saved(before.a), b = Saved(before.b), la = Like(*this),
+                              lb = Like(other)](const Tensor& grad, Needs needs) -> Gradients {
+                               const Tensor scaled = grad / ferrite::conj(b.get());
+                               return {needs[0] ? la.reduce(scaled) : Tensor(),
+                                       needs[1] ? lb.reduce(scaled * ferrite::conj(a.get()) /
+                                                            ferrite::conj(b.get()) * -1)
+                                                : Tensor()};
+                             });
   return *this;
 }
 
@@ -326,6 +358,7 @@ const Tensor& Tensor::add_(Scalar other) const {
   if (tracing::on())
     return tracing::op("add_", {*this}, {{"scalar", other}},
                        [&]() -> const Tensor& { return add_(other); });
+  if (needs_tensor(*this, other)) return add_(as_tensor(other, *this));
   const profiler::OpRange range("add_", *this);
   check_inplace(*this, other, "add_");
   change(BinaryOp::add, *this, other, "add_");
@@ -336,6 +369,7 @@ const Tensor& Tensor::sub_(Scalar other) const {
   if (tracing::on())
     return tracing::op("sub_", {*this}, {{"scalar", other}},
                        [&]() -> const Tensor& { return sub_(other); });
+  if (needs_tensor(*this, other)) return sub_(as_tensor(other, *this));
   const profiler::OpRange range("sub_", *this);
   check_inplace(*this, other, "sub_");
   check_subtracts(dtype(), "sub_");
@@ -347,6 +381,7 @@ const Tensor& Tensor::mul_(Scalar other) const {
   if (tracing::on())
     return tracing::op("mul_", {*this}, {{"scalar", other}},
                        [&]() -> const Tensor& { return mul_(other); });
+  if (needs_tensor(*this, other, true)) return mul_(as_tensor(other, *this));
   const profiler::OpRange range("mul_", *this);
   check_inplace(*this, other, "mul_");
   change(BinaryOp::mul, *this, other, "mul_");
@@ -360,6 +395,7 @@ const Tensor& Tensor::div_(Scalar other) const {
   if (tracing::on())
     return tracing::op("div_", {*this}, {{"scalar", other}},
                        [&]() -> const Tensor& { return div_(other); });
+  if (needs_tensor(*this, other, true)) return div_(as_tensor(other, *this));
   const profiler::OpRange range("div_", *this);
   check_inplace(*this, other, "div_", true);
   change(BinaryOp::div, *this, other, "div_");

@@ -14,6 +14,7 @@
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
@@ -34,11 +35,17 @@ using ops::Operands;
 
 namespace {
 
+void check_ordered(DType dtype, BinaryOp op, const char* name) {
+  if (is_complex(dtype) && op != BinaryOp::eq && op != BinaryOp::ne)
+    ferrite::detail::fail_type(name, dtype);
+}
+
 Tensor compare(BinaryOp op, const Tensor& a, const Tensor& b, const char* name) {
   if (tracing::on()) return tracing::op(name, {a, b}, {}, [&] { return compare(op, a, b, name); });
   const profiler::OpRange range(name, a, b);
   ops::check_same_device(a, b, name);
   const DType dtype = ops::result_type(a, b);
+  check_ordered(dtype, op, name);
   const Operands o = ops::operands(a, b, dtype, kernels::gives_bool(op) ? kBool : dtype, name);
   kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
   return o.out;
@@ -49,6 +56,8 @@ Tensor compare(BinaryOp op, const Tensor& a, Scalar b, const char* name) {
     return tracing::op(name, {a}, {{"scalar", b}}, [&] { return compare(op, a, b, name); });
   const profiler::OpRange range(name, a);
   FERRITE_CHECK(a.defined(), ValueError, name, "the tensor is undefined");
+  if (const DType dtype = ops::result_type(a, b); is_complex(dtype))
+    return compare(op, a, full({}, b, {.dtype = dtype, .device = a.device()}), name);
   const Tensor x = ops::operand(a, ops::result_type(a, b), a.shape(), a.device());
   Tensor out = empty(x.shape(), {.dtype = kernels::gives_bool(op) ? kBool : x.dtype(),
                                  .device = x.device(),
@@ -156,7 +165,7 @@ void check_comparable(const Tensor& a, const Tensor& b, const Closeness& how, co
 Tensor compare_closely(const Tensor& a, const Tensor& b, const Closeness& how) {
   NoGradGuard guard;
   // Integers, whose difference may overflow, are compared in float64.
-  const DType dtype = is_floating(a.dtype()) ? a.dtype() : kFloat64;
+  const DType dtype = is_differentiable(a.dtype()) ? a.dtype() : kFloat64;
   const Tensor x = a.to(dtype), y = b.to(dtype);
   const Tensor error = abs(x - y);
   Tensor close =
@@ -198,6 +207,7 @@ template <class Loses>
 Tensor extremum(BinaryOp op, const Tensor& a, const Tensor& b, const char* name, Loses loses) {
   ops::check_same_device(a, b, name);
   const DType dtype = ops::result_type(a, b);
+  check_ordered(dtype, op, name);
   const Operands o = ops::operands(a, b, dtype, dtype, name);
   kernels::binary(current_stream(o.out.device()), op, o.out, o.a, o.b);
   if (recording(a, b))
@@ -247,6 +257,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const auto on_device = [](const Tensor& t) { return t.dim() > 0 || !t.device().is_host(); };
   const Device& device = on_device(a) ? a.device() : on_device(b) ? b.device() : condition.device();
   const DType dtype = ops::result_type(a, b);
+  if (is_complex(dtype))
+    return view_as_complex(where(condition.unsqueeze(-1), view_as_real(a.to(device, dtype)),
+                                 view_as_real(b.to(device, dtype))));
   const Tensor& model = a.shape() == shape ? a : b.shape() == shape ? b : condition;
   const MemoryFormat format =
       model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
@@ -282,8 +295,12 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
 }
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
   const bool floating = a.is_floating() || b.is_floating();
+  const bool complex = a.is_complex() || b.is_complex();
   const bool masks = a.kind() == Scalar::Kind::boolean && b.kind() == Scalar::Kind::boolean;
-  const DType dtype = floating ? get_default_dtype() : masks ? kBool : kInt64;
+  const DType dtype = complex    ? complex_type(get_default_dtype())
+                      : floating ? get_default_dtype()
+                      : masks    ? kBool
+                                 : kInt64;
   FERRITE_CHECK(condition.defined(), ValueError, "where", "the condition is undefined");
   const Tensor second = full({}, b, {.dtype = dtype, .device = condition.device()});
   return where(condition, full({}, a, {.dtype = dtype, .device = condition.device()}), second);
@@ -322,6 +339,7 @@ DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scal
   DType dtype = x.dtype();
   for (const std::optional<Scalar>& bound : {min, max})
     if (bound) dtype = promote(dtype, ops::result_type(x, *bound));
+  if (is_complex(dtype)) ferrite::detail::fail_type(name, dtype);
   FERRITE_CHECK(dtype != kBool, DTypeError, name,
                 "does not hold bool between bools; convert with to(dtype)");
   return dtype;

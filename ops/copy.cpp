@@ -4,6 +4,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/defined.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/transfer.h"
@@ -44,10 +45,11 @@ Tensor Tensor::to(const Device& device, DType dtype, bool non_blocking) const {
   if (device == this->device() && dtype == this->dtype()) return *this;
   if (tracing::on())
     return tracing::op("to", {*this}, {}, [&] { return to(device, dtype, non_blocking); });
+  if (is_complex() && dtype == kBool) return ferrite::ne(*this, 0).to(device);
   const profiler::OpRange range("to", *this);
   Tensor out = converted(*this, device, dtype, MemoryFormat::preserve, non_blocking, "to");
   // Integers and bool carry no gradient.
-  if (is_floating(dtype) && recording(*this))
+  if (is_differentiable(dtype) && recording(*this))
     record(out, "to", {*this}, [like = Like(*this), non_blocking](const Tensor& grad, Needs) {
       // A copy to the host must block: nothing would wait for it before the host's ops read the
       // gradient.
@@ -130,7 +132,7 @@ const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
            from.shape() == shape() ? from : geometry::apply(from, geometry::expand(from, shape())),
            non_blocking, "copy_");
   autograd::changed_inplace(*this, "copy_");
-  if (is_floating(dtype()) && recording(*this, source))
+  if (is_differentiable(dtype()) && recording(*this, source))
     autograd::record_inplace(*this, "copy_", {*this, source},
                              [like = Like(source)](const Tensor& grad, Needs needs) -> Gradients {
                                return {Tensor(), needs[1] ? like.reduce(grad) : Tensor()};

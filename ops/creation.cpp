@@ -162,6 +162,8 @@ DType detail::literal_dtype(Scalar value) {
       return kBool;
     case Scalar::Kind::integer:
       return kInt64;
+    case Scalar::Kind::complex:
+      return complex_type(get_default_dtype());
     case Scalar::Kind::floating:
       break;
   }

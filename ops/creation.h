@@ -89,14 +89,16 @@ struct Number {
   double value;
 };
 
-/// The C++ type in which values are stored temporarily: bool, int64, float or double.
+/// The C++ type in which values are stored temporarily: bool, int64, float, double or complex.
 template <class T>
-using Literal = std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T>, T,
-                                   std::conditional_t<is_half_type<T>, float, std::int64_t>>;
+using Literal =
+    std::conditional_t<std::is_same_v<T, bool> || std::is_floating_point_v<T> || is_complex_type<T>,
+                       T, std::conditional_t<is_half_type<T>, float, std::int64_t>>;
 /// The default dtype of values.
 template <class T>
 DType literal_dtype() {
   if constexpr (std::is_same_v<T, bool>) return kBool;
+  if constexpr (is_complex_type<T>) return complex_type(get_default_dtype());
   return std::is_floating_point_v<T> || is_half_type<T> ? get_default_dtype() : kInt64;
 }
 
@@ -154,8 +156,8 @@ Tensor from_blocks(const Blocks& blocks, const TensorOptions& options) {
 /// 0-dimensional.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
-/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, unless specified in
-/// the options.
+/// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, tensor({1.0 + 2.0i})
+/// complex64, unless specified in the options.
 template <class T>
 Tensor tensor(std::initializer_list<T> values,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {

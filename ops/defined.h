@@ -10,6 +10,12 @@ inline void check_defined(const Tensor& t, const char* op) {
   FERRITE_CHECK(t.defined(), ValueError, op, "the tensor is undefined");
 }
 
+/// For ops that would convert what is not floating.
+inline void check_real(const Tensor& t, const char* op) {
+  check_defined(t, op);
+  if (t.is_complex()) ferrite::detail::fail_type(op, t.dtype());
+}
+
 template <class... Tensors>
 void check_floating(const char* op, const Tensors&... tensors) {
   (check_defined(tensors, op), ...);

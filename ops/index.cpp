@@ -10,6 +10,8 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/index.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/indexing.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/views.h"
@@ -55,6 +57,12 @@ Tensor ops::gather(const Tensor& x, int dim, const Tensor& index, const char* op
   }
   const int d = normalize_dim(dim, x.dim(), op);
   check_fits(ids, x, d, "a tensor", op);
+  if (x.is_complex())
+    return by_parts(x, [&](const Tensor& parts) {
+      Shape both = ids.shape();
+      both.push_back(2);
+      return gather(parts, d, ids.unsqueeze(-1).expand(both), op);
+    });
   Tensor out = empty(ids.shape(), {.dtype = x.dtype(), .device = x.device()});
   if (out.numel() > 0) kernels::gather(current_stream(x.device()), op, out, x, ids, d);
   if (recording(x))
@@ -109,6 +117,8 @@ void select_slices(const Tensor& out, const Tensor& x, const Tensor& index, int 
 }  // namespace
 
 Tensor ops::index_select(const Tensor& x, int dim, const Tensor& index, const char* op) {
+  if (x.is_complex())
+    return by_parts(x, [&](const Tensor& t) { return index_select(t, dim, index, op); });
   Shape out_shape = x.shape();
   out_shape[dim] = index.numel();
   Tensor out =
@@ -167,6 +177,7 @@ Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
   check_mask(mask, *this, "masked_fill");
   const Shape full = broadcast_shapes(shape(), mask.shape(), "masked_fill");
   if (full != shape()) return expand(full).masked_fill(mask, value);
+  if (is_complex()) return ferrite::where(mask, value, *this);
   Tensor out = empty_like(*this);
   kernels::masked_fill(current_stream(device()), out, *this,
                        ops::operand(mask, kBool, full, device()), value);
@@ -186,6 +197,7 @@ const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
   FERRITE_CHECK(broadcast_shapes(shape(), mask.shape(), "masked_fill_") == shape(), ShapeError,
                 "masked_fill_", "a mask of {} is larger than the tensor of {}", mask.shape(),
                 shape());
+  if (is_complex()) return copy_(ferrite::where(mask, value, recording(*this) ? clone() : *this));
   autograd::check_inplace(*this, "masked_fill_");
   kernels::masked_fill(current_stream(device()), *this, *this,
                        ops::operand(mask, kBool, shape(), device()), value);
@@ -205,6 +217,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 Tensor nonzero(const Tensor& x) {
   const profiler::OpRange range("nonzero", x);
   FERRITE_CHECK(x.defined(), ValueError, "nonzero", "the tensor is undefined");
+  if (x.is_complex()) return nonzero(ne(x, 0));
   ferrite::detail::check_may_read(x.device(), "nonzero");
   const Stream stream = current_stream(x.device());
   Tensor count = empty({}, {.dtype = kInt64, .device = x.device()});

@@ -10,6 +10,7 @@
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
 
@@ -35,6 +36,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* op) {
   FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, op,
                 "expected operands of one dtype, got {} and {}; convert one with to(dtype)",
                 a.describe(), b.describe());
+  if (a.is_complex()) ferrite::detail::fail_type(op, a.dtype());
   FERRITE_CHECK(is_floating(a.dtype()) || itemsize(a.dtype()) > 2, DTypeError, op,
                 "does not work on {}; convert the operands with to(dtype)", a.dtype());
 }
@@ -172,6 +174,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     return matmul(x, y);
   }
   const profiler::OpRange range("matmul", a, b);
+  if (a.defined() && b.defined() && a.is_complex() && a.dtype() == b.dtype()) {
+    const autograd::AutocastScope off(nullptr);
+    const Tensor ar = real(a), ai = imag(a), br = real(b), bi = imag(b);
+    return complex(matmul(ar, br) - matmul(ai, bi), matmul(ar, bi) + matmul(ai, br));
+  }
   check_operands(a, b, "matmul");
   FERRITE_CHECK(a.dim() > 0 && b.dim() > 0, ShapeError, "matmul",
                 "expected at least one dimension each, got {} and {}; use mul for scalars",

@@ -10,15 +10,22 @@ namespace ferrite::ops {
 
 namespace {
 
-int category(DType dtype) { return is_floating(dtype) ? 2 : is_integral(dtype) ? 1 : 0; }
+int category(DType dtype) {
+  return is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : is_integral(dtype) ? 1 : 0;
+}
+
+/// Of tensors with dimensions and such without, which matter by their category alone.
+DType beside_weak(DType strong, DType weak) {
+  if (category(strong) >= category(weak)) return strong;
+  return is_complex(weak) && is_floating(strong) ? complex_type(strong) : promote(strong, weak);
+}
 
 }  // namespace
 
 DType result_type(const Tensor& a, const Tensor& b) {
   if (a.dtype() == b.dtype()) return a.dtype();
-  const bool a_weak = a.dim() == 0 && b.dim() > 0, b_weak = b.dim() == 0 && a.dim() > 0;
-  if (a_weak && category(b.dtype()) >= category(a.dtype())) return b.dtype();
-  if (b_weak && category(a.dtype()) >= category(b.dtype())) return a.dtype();
+  if (a.dim() == 0 && b.dim() > 0) return beside_weak(b.dtype(), a.dtype());
+  if (b.dim() == 0 && a.dim() > 0) return beside_weak(a.dtype(), b.dtype());
   return promote(a.dtype(), b.dtype());
 }
 
@@ -29,11 +36,13 @@ DType result_type(std::span<const Tensor> tensors) {
     known = known ? promote(*known, t.dtype()) : t.dtype();
   }
   if (!with_dims || !without) return with_dims ? *with_dims : without.value();
-  return category(*with_dims) >= category(*without) ? *with_dims : promote(*with_dims, *without);
+  return beside_weak(*with_dims, *without);
 }
 
 DType result_type(const Tensor& a, Scalar b) {
   switch (b.kind()) {
+    case Scalar::Kind::complex:
+      return complex_type(floating_type(a.dtype()));
     case Scalar::Kind::floating:
       return floating_type(a.dtype());
     case Scalar::Kind::integer:

@@ -10,7 +10,7 @@
 namespace ferrite::ops {
 
 /// torch.result_type: tensors with dimensions decide; a 0-dimensional tensor or a scalar only
-/// matters if its category (bool, integer, float) is higher.
+/// matters if its category (bool, integer, float, complex) is higher.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, Scalar b);
 /// Of several at once, which pairs in turn would not give: their numbers of dimensions count.
@@ -19,7 +19,9 @@ inline DType result_type(std::initializer_list<Tensor> tensors) {
   return result_type(std::span(tensors.begin(), tensors.size()));
 }
 /// `dtype`, or the default for integers and bool: the type in which true division and exp compute.
-inline DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : get_default_dtype(); }
+inline DType floating_type(DType dtype) {
+  return is_differentiable(dtype) ? dtype : get_default_dtype();
+}
 
 /// Whether a result may be stored in place in `self`: floats not in integers, numbers not in bool.
 bool can_store(DType result, DType self);

@@ -273,6 +273,7 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
                       t.shape());
         FERRITE_CHECK(minlength >= 0, ValueError, "bincount",
                       "expected a minlength of 0 or more, got {}", minlength);
+        if (weights.defined()) ops::check_real(weights, "bincount");
         ferrite::detail::check_may_read(t.device(), "bincount");
         const Tensor ids = t.to(kInt64);
         std::int64_t size = minlength;

@@ -2,11 +2,13 @@
 #include "ferrite/kernels/random.h"
 
 #include <limits>
+#include <numbers>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 
@@ -17,6 +19,11 @@ namespace {
 void require_floating(DType dtype, const char* op) {
   FERRITE_CHECK(is_floating(dtype), DTypeError, op, "expected a floating-point dtype, got {}",
                 dtype);
+}
+/// For distributions that both parts of complex numbers may have.
+void require_floating_or_complex(DType dtype, const char* op) {
+  FERRITE_CHECK(is_differentiable(dtype), DTypeError, op,
+                "expected a floating-point or complex dtype, got {}", dtype);
 }
 void check_uniform(double low, double high, const char* op) {
   FERRITE_CHECK(low <= high && high - low <= std::numeric_limits<double>::max(), ValueError, op,
@@ -58,6 +65,8 @@ const Tensor& draw_inplace(const Tensor& self, const char* op, Draw&& draw) {
 }
 
 void draw_uniform(const Tensor& out, double low, double high, Generator* generator) {
+  if (out.is_complex())
+    return no_grad([&] { draw_uniform(view_as_real(out), low, high, generator); });
   const PhiloxState state = take(generator, out.device(), out.numel(), out.dtype());
   draw_into(out, [&](const Stream& stream, const Tensor& t) {
     kernels::uniform(stream, t, state, low, high);
@@ -65,6 +74,9 @@ void draw_uniform(const Tensor& out, double low, double high, Generator* generat
 }
 
 void draw_normal(const Tensor& out, double mean, double std, Generator* generator) {
+  if (out.is_complex())  // each part has half of the variance
+    return no_grad(
+        [&] { draw_normal(view_as_real(out), mean, std * std::numbers::sqrt2 / 2, generator); });
   const PhiloxState state = take(generator, out.device(), out.numel(), out.dtype());
   draw_into(out, [&](const Stream& stream, const Tensor& t) {
     kernels::normal(stream, t, state, mean, std);
@@ -94,7 +106,7 @@ bool holds(DType dtype, std::int64_t low, std::int64_t last) {
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const profiler::OpRange range("rand");
-  require_floating(options.dtype, "rand");
+  require_floating_or_complex(options.dtype, "rand");
   Tensor out = detail::blank(shape, options);
   draw_uniform(out, 0, 1, generator);
   return detail::with_grad(std::move(out), options);
@@ -102,7 +114,7 @@ Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generat
 
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
   const profiler::OpRange range("randn");
-  require_floating(options.dtype, "randn");
+  require_floating_or_complex(options.dtype, "randn");
   Tensor out = detail::blank(shape, options);
   draw_normal(out, 0, 1, generator);
   return detail::with_grad(std::move(out), options);
@@ -111,7 +123,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 Tensor rand_like(const Tensor& like, Generator* generator) {
   const profiler::OpRange range("rand_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "rand_like", "the tensor is undefined");
-  require_floating(like.dtype(), "rand_like");
+  require_floating_or_complex(like.dtype(), "rand_like");
   Tensor out = empty_like(like);
   draw_uniform(out, 0, 1, generator);
   return out;
@@ -120,7 +132,7 @@ Tensor rand_like(const Tensor& like, Generator* generator) {
 Tensor randn_like(const Tensor& like, Generator* generator) {
   const profiler::OpRange range("randn_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "randn_like", "the tensor is undefined");
-  require_floating(like.dtype(), "randn_like");
+  require_floating_or_complex(like.dtype(), "randn_like");
   Tensor out = empty_like(like);
   draw_normal(out, 0, 1, generator);
   return out;

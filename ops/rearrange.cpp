@@ -10,6 +10,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/index.h"
 #include "ferrite/kernels/pad.h"
+#include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/copy.h"
 
 namespace ferrite {
@@ -136,6 +137,13 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
                        [&] { return pad(x, amounts, mode, value); });
   const profiler::OpRange range("pad", x);
   const Amounts a = parse_amounts(x, amounts);
+  if (x.is_complex()) {
+    FERRITE_CHECK(!value.is_complex() && value.to<double>() == 0, DTypeError, "pad",
+                  "{} is padded with 0 alone, or with its own elements", x.dtype());
+    std::vector<std::int64_t> parts(2, 0);
+    parts.insert(parts.end(), amounts.begin(), amounts.end());
+    return ops::by_parts(x, [&](const Tensor& t) { return pad(t, parts, mode); });
+  }
   if (mode == PadMode::constant) return pad_constant(x, a, value);
   bool pads = false;
   for (int d = 0; d < x.dim(); ++d) {
@@ -199,6 +207,11 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   FERRITE_CHECK(shifts.size() == dims.size(), ValueError, "roll", "{} shifts for {} dimensions",
                 shifts.size(), dims.size());
   FERRITE_CHECK(x.dim() > 0, IndexError, "roll", "a 0-dimensional tensor has no dimension");
+  if (x.is_complex()) {
+    Dims counted = dims;
+    for (std::int64_t& d : counted) d = normalize_dim(d, x.dim(), "roll");
+    return ops::by_parts(x, [&](const Tensor& t) { return roll(t, shifts, counted); });
+  }
   Shape total = Shape::filled(x.dim(), 0);  // from 0 to size - 1
   for (int i = 0; i < dims.size(); ++i) {
     const int d = normalize_dim(dims[i], x.dim(), "roll");

@@ -6,6 +6,7 @@
 #include "ferrite/kernels/reduce.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/reduced_dims.h"
 
 namespace ferrite {
@@ -38,6 +39,16 @@ Tensor spread(const Tensor& grad, const Shape& kept, const Shape& shape, DType d
   return grad.to(dtype).reshape(kept).expand(shape);
 }
 
+/// f(parts, dims) of a complex tensor's real and imaginary parts, whose dimension stays.
+template <class F>
+Tensor complex_reduction(const Tensor& t, const Dims& dims, F&& f) {
+  if (t.dim() == 0) return t.clone();
+  Dims counted;
+  for (int d = 0; d < t.dim() && dims.empty(); ++d) counted.push_back(d);
+  for (const std::int64_t d : dims) counted.push_back(normalize_dim(d, t.dim(), "sum"));
+  return ops::by_parts(t, [&](const Tensor& x) { return f(x, counted); });
+}
+
 }  // namespace
 
 Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
@@ -47,7 +58,10 @@ Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType>
   const profiler::OpRange range("sum", t);
   if (!dtype) dtype = ops::autocast_target(AutocastOp::sum, t);
   const ReducedDims reduced(t, dims, keepdim, "sum");
-  const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
+  const DType to = dtype.value_or(is_differentiable(t.dtype()) ? t.dtype() : kInt64);
+  if (is_complex(to))
+    return complex_reduction(
+        t.to(to), dims, [&](const Tensor& x, const Dims& all) { return sum(x, all, keepdim); });
   Tensor out = add_up(ReduceOp::sum, t, reduced, to);
   if (is_floating(to) && recording(t))
     record(out, "sum", {t},
@@ -64,6 +78,9 @@ Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType
   const profiler::OpRange range("mean", t);
   const ReducedDims reduced(t, dims, keepdim, "mean");
   const DType to = dtype.value_or(t.dtype());
+  if (is_complex(to))
+    return complex_reduction(
+        t.to(to), dims, [&](const Tensor& x, const Dims& all) { return mean(x, all, keepdim); });
   FERRITE_CHECK(is_floating(to), DTypeError, "mean",
                 "expected a floating type, got {}; give one, as in mean(t, kFloat32)", to);
   Tensor out = add_up(ReduceOp::mean, t, reduced, to);
@@ -80,6 +97,12 @@ Tensor sum_to(const Tensor& t, const Shape& shape) {
   const profiler::OpRange range("sum_to", t);
   FERRITE_CHECK(t.defined(), ValueError, "sum_to", "the input is undefined");
   if (t.shape() == shape) return t;
+  if (t.is_complex())
+    return ops::by_parts(t, [&](const Tensor& x) {
+      Shape parts = shape;
+      parts.push_back(2);
+      return sum_to(x, parts);
+    });
   ReducedDims reduced(t, {}, true, "sum_to");
   const int extra = t.dim() - shape.size();
   bool fits = extra >= 0;

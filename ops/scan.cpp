@@ -105,7 +105,7 @@ Tensor run(const Scan& s, T t, int dim, std::optional<DType> dtype) {
                        [&] { return run(s, t, dim, dtype); });
   const profiler::OpRange range(s.name, t);
   if (!dtype) dtype = ops::autocast_target(s.cast, t);
-  ops::check_defined(t, s.name);
+  ops::check_real(t, s.name);
   dim = normalize_dim(dim, t.dim(), s.name);
   const DType to = dtype.value_or(is_floating(t.dtype()) ? t.dtype() : kInt64);
   if (is_floating(to) != is_floating(t.dtype()) || (is_floating(to) && to != t.dtype()))
@@ -126,7 +126,7 @@ Tensor run(const Scan& s, T t, int dim, std::optional<DType> dtype) {
 
 const Tensor& run_(const Scan& s, T self, int dim) {
   const profiler::OpRange range(s.inplace, self);
-  ops::check_defined(self, s.inplace);
+  ops::check_real(self, s.inplace);
   FERRITE_CHECK(self.dtype() != kBool, DTypeError, s.inplace,
                 "the result is int64, which cannot be stored in place in bool");
   dim = normalize_dim(dim, self.dim(), s.inplace);
@@ -148,7 +148,7 @@ const Tensor& run_(const Scan& s, T self, int dim) {
 
 ValuesIndices extremum(ScanOp op, const char* name, T t, int dim) {
   const profiler::OpRange range(name, t);
-  ops::check_defined(t, name);
+  ops::check_real(t, name);
   dim = normalize_dim(dim, t.dim(), name);
   if (t.dim() == 0) {
     const ValuesIndices one = extremum(op, name, t.reshape({1}), 0);

@@ -272,7 +272,12 @@ Tensor without_nan(const Tensor& t) { return is_floating(t.dtype()) ? where(isna
 
 Tensor nansum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
   return composite(
-      "nansum", [&] { return sum(without_nan(t), dims, keepdim, dtype); }, t);
+      "nansum",
+      [&] {
+        ops::check_real(t, "nansum");
+        return sum(without_nan(t), dims, keepdim, dtype);
+      },
+      t);
 }
 Tensor nanmean(const Tensor& t, const Dims& dims, bool keepdim) {
   return composite(

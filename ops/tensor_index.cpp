@@ -13,6 +13,7 @@
 #include "ferrite/kernels/index.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/indexing.h"
@@ -231,6 +232,9 @@ Tensor source(const Rows& rows, const Tensor& values) {
 }
 
 void write(const IndexedPart& part, const Tensor& values, bool accumulate) {
+  if (values.is_complex())
+    return write({.base = view_as_real(part.base), .at = part.at, .mask = {}}, view_as_real(values),
+                 accumulate);
   const Rows rows(part, "index_put_");
   const Tensor from = source(rows, values);
   check_all_positions(part, "index_put_");  // last: an error of shapes leaves nothing queued

@@ -5,6 +5,7 @@
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
@@ -30,6 +31,10 @@ Tensor TensorMethods::mul(const Tensor& other) const { return ferrite::mul(self(
 Tensor TensorMethods::mul(Scalar other) const { return ferrite::mul(self(), other); }
 Tensor TensorMethods::div(const Tensor& other) const { return ferrite::div(self(), other); }
 Tensor TensorMethods::div(Scalar other) const { return ferrite::div(self(), other); }
+Tensor TensorMethods::real() const { return ferrite::real(self()); }
+Tensor TensorMethods::imag() const { return ferrite::imag(self()); }
+Tensor TensorMethods::conj() const { return ferrite::conj(self()); }
+Tensor TensorMethods::angle() const { return ferrite::angle(self()); }
 Tensor TensorMethods::matmul(const Tensor& other) const { return ferrite::matmul(self(), other); }
 Tensor TensorMethods::mm(const Tensor& other) const { return ferrite::mm(self(), other); }
 Tensor TensorMethods::bmm(const Tensor& other) const { return ferrite::bmm(self(), other); }

@@ -10,6 +10,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/unary_op.h"
@@ -49,7 +50,7 @@ const Tensor& run_(const Function& f, T self) {
 }
 
 constexpr Function kNeg{"neg",          "neg_",         UnaryOp::neg,
-                        Takes::numeric, Keeps::nothing, [](T grad, T) { return neg(grad); }};
+                        Takes::complex, Keeps::nothing, [](T grad, T) { return neg(grad); }};
 constexpr Function kAbs{"abs",          "abs_",       UnaryOp::abs,
                         Takes::numeric, Keeps::input, [](T grad, T x) { return grad * sign(x); }};
 constexpr Function kSquare{"square",       "square_",    UnaryOp::square,
@@ -155,6 +156,8 @@ constexpr Function kRound{"round",         "round_",       UnaryOp::round,
 constexpr Function kTrunc{"trunc",         "trunc_",       UnaryOp::trunc,
                           Takes::floating, Keeps::nothing, kZero};
 
+bool is_complex_tensor(T x) { return x.defined() && x.is_complex(); }
+
 bool is_bool(T x) { return x.defined() && x.dtype() == kBool; }
 
 Tensor rounded(const Function& f, T x) {
@@ -170,9 +173,15 @@ const Tensor& rounded_(const Function& f, T self) {
 
 Tensor neg(T x) { return run(kNeg, x); }
 const Tensor& neg_(T self) { return run_(kNeg, self); }
-Tensor abs(T x) { return run(kAbs, x); }
+Tensor abs(T x) {
+  if (is_complex_tensor(x)) return ops::complex_abs(x);
+  return run(kAbs, x);
+}
 const Tensor& abs_(T self) { return run_(kAbs, self); }
-Tensor exp(T x) { return run(kExp, x); }
+Tensor exp(T x) {
+  if (is_complex_tensor(x)) return ops::complex_exp(x);
+  return run(kExp, x);
+}
 const Tensor& exp_(T self) { return run_(kExp, self); }
 Tensor exp2(T x) { return run(kExp2, x); }
 const Tensor& exp2_(T self) { return run_(kExp2, self); }
@@ -190,7 +199,10 @@ Tensor sqrt(T x) { return run(kSqrt, x); }
 const Tensor& sqrt_(T self) { return run_(kSqrt, self); }
 Tensor rsqrt(T x) { return run(kRsqrt, x); }
 const Tensor& rsqrt_(T self) { return run_(kRsqrt, self); }
-Tensor reciprocal(T x) { return run(kReciprocal, x); }
+Tensor reciprocal(T x) {
+  if (is_complex_tensor(x)) return div(1, x);
+  return run(kReciprocal, x);
+}
 const Tensor& reciprocal_(T self) { return run_(kReciprocal, self); }
 Tensor sin(T x) { return run(kSin, x); }
 const Tensor& sin_(T self) { return run_(kSin, self); }
@@ -219,7 +231,10 @@ const Tensor& erf_(T self) { return run_(kErf, self); }
 Tensor erfc(T x) { return run(kErfc, x); }
 const Tensor& erfc_(T self) { return run_(kErfc, self); }
 
-Tensor square(T x) { return is_bool(x) ? x.to(kInt64) : run(kSquare, x); }
+Tensor square(T x) {
+  if (is_complex_tensor(x)) return mul(x, x);
+  return is_bool(x) ? x.to(kInt64) : run(kSquare, x);
+}
 const Tensor& square_(T self) { return run_(kSquare, self); }
 Tensor sign(T x) { return is_bool(x) ? x.clone() : run(kSign, x); }
 const Tensor& sign_(T self) {
@@ -286,6 +301,7 @@ double largest(DType dtype) {
 }
 
 Tensor numbers(T x, double nan, std::optional<double> inf, std::optional<double> minus_inf) {
+  if (x.is_complex()) return ops::by_parts(x, [&](T t) { return numbers(t, nan, inf, minus_inf); });
   if (!is_floating(x.dtype())) return x.clone();
   const double most = largest(x.dtype());
   const Tensor finite =
@@ -380,8 +396,10 @@ Tensor rad2deg(T x) {
 }
 const Tensor& rad2deg_(T self) { return composite_("rad2deg_", self, rad2deg); }
 
+Tensor sgn(T x) { return is_complex_tensor(x) ? ops::complex_sgn(x) : sign(x); }
+
 Tensor positive(T x) {
-  ops::checked_dtype(x, "positive", Takes::numeric);
+  ops::checked_dtype(x, "positive", Takes::complex);
   return x;
 }
 
@@ -393,6 +411,10 @@ Tensor predicate(T x, const char* name, kernels::Predicate op) {
   if (tracing::on()) return tracing::op(name, {x}, {}, [&] { return predicate(x, name, op); });
   const profiler::OpRange range(name, x);
   ops::check_defined(x, name);
+  if (x.is_complex() && op <= kernels::Predicate::isfinite) {
+    const Tensor re = predicate(real(x), name, op), im = predicate(imag(x), name, op);
+    return op == kernels::Predicate::isfinite ? logical_and(re, im) : logical_or(re, im);
+  }
   Tensor out =
       empty(x.shape(),
             {.dtype = kBool, .device = x.device(), .memory_format = x.suggest_memory_format()});

@@ -68,7 +68,7 @@ Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf 
 /// x itself; DTypeError for bool.
 Tensor positive(const Tensor& x);
 /// The name of sign that PyTorch uses for complex numbers too.
-inline Tensor sgn(const Tensor& x) { return sign(x); }
+Tensor sgn(const Tensor& x);
 
 // bool results, off the tape.
 Tensor isnan(const Tensor& x);

@@ -18,12 +18,13 @@ using kernels::UnaryParams;
 /// The tensor from which a gradient is computed.
 enum class Keeps : std::uint8_t { nothing, input, output };
 
-/// The dtypes a function accepts: numeric ones unchanged, or floating ones, with integers converted
-/// to float32.
-enum class Takes : std::uint8_t { numeric, floating };
+/// The dtypes a function accepts: numeric ones unchanged, complex ones as well, or floating ones,
+/// with integers converted to float32.
+enum class Takes : std::uint8_t { numeric, complex, floating };
 
 inline DType checked_dtype(const Tensor& x, const char* name, Takes takes) {
   FERRITE_CHECK(x.defined(), ValueError, name, "the tensor is undefined");
+  if (x.is_complex() && takes != Takes::complex) ferrite::detail::fail_type(name, x.dtype());
   FERRITE_CHECK(takes == Takes::floating || x.dtype() != kBool, DTypeError, name,
                 "does not work on bool; convert with to(dtype)");
   return takes == Takes::floating ? floating_type(x.dtype()) : x.dtype();

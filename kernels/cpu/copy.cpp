@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "ferrite/kernels/complex.h"
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
 
@@ -161,3 +162,39 @@ void fill(const View& out, Scalar value) {
 }
 
 }  // namespace ferrite::kernels::cpu
+
+namespace ferrite::kernels {
+
+void copy(const Stream& stream, const View& out, const View& in) {
+  constexpr auto run = launch<cpu::copy, cuda::copy, View, View>;
+  const bool to_complex = is_complex(out.dtype), from_complex = is_complex(in.dtype);
+  if (!to_complex && !from_complex) [[likely]]
+    return run(stream, "copy", out, in);
+  if (out.dtype == kComplex64 && in.dtype == kComplex64) {  // by words of the same size
+    View to = out, from = in;
+    to.dtype = from.dtype = kInt64;
+    run(stream, "copy", to, from);
+  } else if (to_complex && from_complex) {
+    run(stream, "copy", as_real(out), as_real(in));
+  } else if (to_complex) {
+    run(stream, "copy", complex_part(out, 0), in);
+    fill(stream, complex_part(out, 1), 0);
+  } else {
+    FERRITE_CHECK(out.dtype != kBool, DTypeError, "copy",
+                  "{} is not copied to bool; compare it with 0 by ne(), or use to(kBool)",
+                  in.dtype);
+    run(stream, "copy", out, complex_part(in, 0));
+  }
+}
+
+void fill(const Stream& stream, const View& out, Scalar value) {
+  constexpr auto run = launch<cpu::fill, cuda::fill, View, Scalar>;
+  if (!is_complex(out.dtype)) [[likely]]
+    return run(stream, "fill", out, value);
+  const auto z = value.to<std::complex<double>>();
+  if (z.real() == z.imag()) return run(stream, "fill", as_real(out), z.real());
+  run(stream, "fill", complex_part(out, 0), z.real());
+  run(stream, "fill", complex_part(out, 1), z.imag());
+}
+
+}  // namespace ferrite::kernels

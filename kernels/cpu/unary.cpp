@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ferrite/kernels/complex.h"
 #include "ferrite/kernels/cpu/blocks.h"
 #include "ferrite/kernels/cpu/loops.h"
 
@@ -91,6 +92,8 @@ namespace ferrite::kernels {
 
 void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
            const UnaryParams& p) {
+  if (op == UnaryOp::neg && is_complex(in.dtype)) [[unlikely]]
+    return unary(stream, op, as_real(out), as_real(in), p);
   launch<cpu::unary, cuda::unary>(stream, "unary", op, out, in, p);
 }
 void unary_backward(const Stream& stream, UnaryOp op, const View& out, const View& grad,

@@ -76,7 +76,7 @@ class Chunked {
         view_.strides[d] = step;
         step *= view_.sizes[d];
       }
-    copy(stream, view_, v);
+    cuda::copy(stream, view_, v);
   }
   const View& view() const { return view_; }
 

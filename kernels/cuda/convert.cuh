@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_converted(Pack<Out, V> (&to)[N], const void
       return detail::load_as<V, N, Out, std::int8_t>(to, in, at, moves, count);
     case DType::uint8:
       return detail::load_as<V, N, Out, std::uint8_t>(to, in, at, moves, count);
-    case DType::boolean:
+    default:
       return detail::load_as<V, N, Out, bool>(to, in, at, moves, count);
   }
 }

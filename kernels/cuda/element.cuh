@@ -70,7 +70,7 @@ struct Elements {
       case DType::uint8:
         at<std::uint8_t>(offset) = static_cast<std::uint8_t>(value);
         return;
-      case DType::boolean:
+      default:
         at<bool>(offset) = value != E(0);
         return;
     }

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kRandomThreads)
       return store_integers<std::int8_t>(out, at, n, values);
     case DType::uint8:
       return store_integers<std::uint8_t>(out, at, n, values);
-    case DType::boolean:
+    default:
       return store_integers<bool>(out, at, n, values);
   }
 }
@@ -255,7 +255,7 @@ void permutation(const Stream& stream, const View& out, PhiloxState state) {
   launch({"draw_keys", stream, grid_for<2>(n), kRandomThreads}, draw_keys, pairs, n, state);
   View sorted = out;
   sorted.data = sort_pairs(stream, pairs, scratch, n, 64).values;
-  copy(stream, out, sorted);
+  cuda::copy(stream, out, sorted);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -137,8 +137,8 @@ TEST_CASE("dlpack: what is given out keeps the memory until its deleter is calle
   CHECK(freed);
 
   // Every type comes back.
-  for (const DType dtype :
-       {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool}) {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8,
+                            kUInt8, kBool, kComplex64, kComplex128}) {
     CAPTURE(dtype);
     const Tensor t = empty({3, 2}, {.dtype = dtype});
     const Tensor back = from_dlpack(to_dlpack(t));

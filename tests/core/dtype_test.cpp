@@ -34,7 +34,7 @@ TEST_CASE("names, sizes and categories of types") {
   }
   CHECK(message_of<DTypeError>([] { parse_dtype("float8"); }) ==
         "[parse_dtype] unknown type 'float8'; expected float32, float16, bfloat16, float64, int64, "
-        "int32, int16, int8, uint8 or bool");
+        "int32, int16, int8, uint8, bool, complex64 or complex128");
   CHECK_THROWS_AS(parse_dtype(""), DTypeError);
   CHECK_THROWS_AS(parse_dtype("float"), DTypeError);
 }
@@ -55,6 +55,38 @@ TEST_CASE("promotion is torch.promote_types") {
       CAPTURE(b);
       CHECK(promote(kAll[a], kAll[b]) == expected[a][b]);
     }
+}
+
+TEST_CASE("complex types hold two floats and promote all others") {
+  CHECK(name(kComplexFloat) == "complex64");
+  CHECK(parse_dtype("complex128") == kComplexDouble);
+  CHECK(itemsize(kComplex64) == 8);
+  CHECK(itemsize(kComplex128) == 16);
+  CHECK(dtype_of<std::complex<float>> == kComplex64);
+  CHECK(real_type(kComplex128) == kFloat64);
+  for (const DType dtype : kAll) {
+    CAPTURE(dtype);
+    CHECK(!is_complex(dtype));
+    CHECK(real_type(dtype) == dtype);
+    CHECK(complex_type(dtype) == (dtype == kFloat64 ? kComplex128 : kComplex64));
+    CHECK(promote(dtype, kComplex64) == (dtype == kFloat64 ? kComplex128 : kComplex64));
+    CHECK(promote(kComplex128, dtype) == kComplex128);
+  }
+  for (const DType dtype : {kComplex64, kComplex128}) {
+    CHECK(!is_floating(dtype));
+    CHECK(!is_integral(dtype));
+    CHECK(is_differentiable(dtype));
+    CHECK(promote(dtype, kComplex128) == kComplex128);
+    CHECK(message_of<DTypeError>([&] { dispatch_all(dtype, "sort", []<class T>() {}); }) ==
+          "[sort] does not work on " + std::string(name(dtype)) +
+              ", only on real numbers; take real(x), imag(x), abs(x) or view_as_real(x)");
+  }
+  const Scalar z = std::complex<double>(2, 0);
+  CHECK(z.is_complex());
+  CHECK(z.to<std::int64_t>() == 2);
+  CHECK(Scalar(std::complex<float>(1, -2)).toComplexDouble() == std::complex<double>(1, -2));
+  CHECK(Scalar(3).toComplexFloat() == std::complex<float>(3));
+  CHECK_THROWS_AS(Scalar(std::complex<double>(1, 2)).toDouble(), DTypeError);
 }
 
 TEST_CASE("dispatch calls with the type of the DType") {

@@ -161,6 +161,7 @@ TEST_CASE("pth: what was saved loads again, sharing what was shared") {
                                   {"tuple", Value::tuple({std::int64_t{1} << 50})},
                                   {"bytes", Value::bytes(std::string("\0\x80\xff", 3))},
                                   {"empty", Value::dict({})},
+                                  {"complex", full({2}, std::complex<double>(1, 2), kComplex128)},
                                   {5, zeros({0, 2}, kInt16)}});
   save_pth(tree, dir / "run.pth");
   const Value back = load_pth(dir / "run.pth");
@@ -173,6 +174,8 @@ TEST_CASE("pth: what was saved loads again, sharing what was shared") {
   check_equal(back["part"].to_tensor(), large.slice(0, 10, 13));
   CHECK(back["part"].to_tensor().storage()->nbytes() == 24);
   CHECK(back[5].to_tensor().dtype() == kInt16);
+  CHECK(back["complex"].to_tensor().to_vector<std::complex<double>>() ==
+        std::vector<std::complex<double>>(2, {1, 2}));
   CHECK(dir.count() == 1);
 
   // ferrite::save() chooses the format by the extension, load() by the content.
@@ -210,7 +213,7 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
   CHECK(contains(message("\x80\x02K\1K\2."), "expected one value"));
   CHECK(contains(message("e."), "expected a mark"));
   CHECK(contains(message("a."), "stack, which is empty"));
-  CHECK(contains(message("ctorch\nComplexFloatStorage\n."), "does not have"));
+  CHECK(contains(message("ctorch\nComplexHalfStorage\n."), "does not have"));
   CHECK(contains(message("\x8a\x09"
                          "123456789."),
                  "more than 64 bits"));

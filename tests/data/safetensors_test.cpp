@@ -54,7 +54,7 @@ TEST_CASE("safetensors: every dtype, the order and the metadata make the round t
   const TempDir dir;
   StateDict dict;
   for (const DType dtype :
-       {kUInt8, kFloat32, kBool, kFloat16, kFloat64, kBFloat16, kInt64, kInt32}) {
+       {kUInt8, kFloat32, kBool, kFloat16, kFloat64, kBFloat16, kInt64, kInt32, kComplex64}) {
     Tensor t = empty({3}, {.dtype = dtype});
     for (std::size_t i = 0; i < t.nbytes(); ++i)
       static_cast<std::uint8_t*>(t.data_ptr())[i] =
@@ -80,6 +80,10 @@ TEST_CASE("safetensors: every dtype, the order and the metadata make the round t
     ++original;
   }
   CHECK(load_safetensors_metadata(dir / "m.safetensors") == metadata);
+  StateDict wide;
+  wide.insert("z", empty({1}, {.dtype = kComplex128}));
+  CHECK(contains(message_of<DTypeError>([&] { save_safetensors(wide, dir / "z.safetensors"); }),
+                 "the format has no complex128"));
 }
 
 TEST_CASE("safetensors: tensors are aligned to their elements in the file") {

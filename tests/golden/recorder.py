@@ -59,6 +59,8 @@ class Recorder:
         for name, value in tensors.items():
             if not torch.is_tensor(value):
                 value = torch.tensor(float(value), dtype=torch.float64)
+            if value.is_complex():  # as pairs, which view_as_complex() reads
+                value = torch.view_as_real(value.resolve_conj())
             key = f"{case}/{name}"
             if key in self.tensors:
                 raise KeyError(f"{key} is recorded twice")

@@ -29,6 +29,8 @@ inline ncclDataType_t data_type(DType dtype) {
       return ncclInt8;
     case DType::int16:
     case DType::boolean:
+    case DType::complex64:
+    case DType::complex128:
       break;
   }
   fail<DTypeError>("nccl", "cannot send {}", name(dtype));

@@ -158,12 +158,12 @@ class Laid {
   }
   /// For operands that the convolution reads, before it.
   void* read() const {
-    if (copy_) copy(stream_, view_, original_);
+    if (copy_) cuda::copy(stream_, view_, original_);
     return view_.data;
   }
   /// For the computed operand, after the convolution.
   void write_back() const {
-    if (copy_) copy(stream_, original_, view_);
+    if (copy_) cuda::copy(stream_, original_, view_);
   }
   void* data() const { return view_.data; }
 
