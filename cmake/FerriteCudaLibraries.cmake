@@ -1,14 +1,14 @@
-# cuBLASLt, cuSOLVER, cuDNN and NCCL, searched in this order: a prefix given by the user
+# cuBLASLt, cuSOLVER, cuDNN, cuFFT and NCCL, searched in this order: a prefix given by the user
 # (FERRITE_CUDA_PREFIX), the toolkit, the distribution's packages, and Python wheels (nvidia-* in
 # site-packages, installed by PyTorch without the .so links that linkers need). Each is optional;
 # the summary says what is missing and how to get it.
 #
 # Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since only headers are needed to
 # build, and FERRITE_<name>_FOLDER, where a program looks for the library first. The emulator has
-# its own NCCL, including headers, and its own cuSOLVER, for which the toolkit's headers are needed.
+# its own NCCL and cuFFT, including headers, and its own cuSOLVER, for which the toolkit's headers are needed.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
-    "Folders to look for cuBLASLt, cuSOLVER, cuDNN and NCCL in first: with include/ and lib/, or site-packages")
+    "Folders to look for cuBLASLt, cuSOLVER, cuDNN, cuFFT and NCCL in first: with include/ and lib/, or site-packages")
 
 # The site-packages folders of the python3 on the PATH.
 function(ferrite_site_packages result)
@@ -99,6 +99,7 @@ if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
     set(problem "no GPUs are built for")
   endif()
   ferrite_decide_cuda_library(NCCL "${problem}" "the emulator's")
+  ferrite_decide_cuda_library(CUFFT "${problem}" "the emulator's")
   if(FERRITE_CUDA_EMULATOR)
     find_path(FERRITE_CUSOLVER_INCLUDE cusolverDn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
     mark_as_advanced(FERRITE_CUSOLVER_INCLUDE)
@@ -140,6 +141,14 @@ if(NOT FERRITE_CUDNN_INCLUDE)
 endif()
 ferrite_header_version(version "${FERRITE_CUDNN_INCLUDE}/cudnn_version.h" CUDNN_ MAJOR MINOR PATCHLEVEL)
 ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${where}")
+
+ferrite_find_cuda_library(CUFFT HEADER cufft.h LIBRARY libcufft.so.12 libcufft.so.11 cufft WHEELS cufft cu${major})
+set(problem "")
+if(NOT FERRITE_CUFFT_INCLUDE)
+  set(problem "not found, there are no Fourier transforms on GPUs; apt-get install libcufft-dev-${major}-${CUDAToolkit_VERSION_MINOR} or pip install nvidia-cufft, and FERRITE_CUDA_PREFIX says where")
+endif()
+ferrite_header_version(version "${FERRITE_CUFFT_INCLUDE}/cufft.h" CUFFT_VER_ MAJOR MINOR PATCH)
+ferrite_decide_cuda_library(CUFFT "${problem}" "${version}, ${where}")
 
 ferrite_find_cuda_library(NCCL HEADER nccl.h LIBRARY libnccl.so.2 nccl WHEELS nccl cu${major})
 set(problem "")

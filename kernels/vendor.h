@@ -1,6 +1,7 @@
-// Availability and settings of the vendor libraries for matrix products, convolutions and factors
-// of matrices on CUDA devices. Settings apply to the whole process and to later calls. Without a
-// library, our own kernels are used, or, for factors, the host.
+// Availability and settings of the vendor libraries for matrix products, convolutions, factors of
+// matrices and Fourier transforms on CUDA devices. Settings apply to the whole process and to later
+// calls. Without a library, our own kernels are used, or, for factors, the host; there are none for
+// Fourier transforms.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +74,15 @@ void set_enabled(bool on);
 bool is_enabled();
 
 }  // namespace ferrite::cusolver
+
+namespace ferrite::cufft {
+
+/// Whether this build supports cuFFT and the library can be loaded.
+bool is_available();
+/// For example "12.0.0"; "" if the library is not available.
+std::string version();
+
+}  // namespace ferrite::cufft
 
 namespace ferrite::backends {
 namespace cudnn = ferrite::cudnn;

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-third_party/gathered}
 most_mib=64
 packages=(
-  libeigen3-dev libfmt-dev nlohmann-json3-dev libcli11-dev doctest-dev
+  libeigen3-dev gemmi-dev libfmt-dev nlohmann-json3-dev libcli11-dev doctest-dev
   zlib1g-dev libdeflate-dev libpng-dev libjpeg62-turbo-dev libssl-dev libbenchmark-dev
 )
 

@@ -286,6 +286,11 @@ TEST_CASE("arithmetic is written as in libtorch") {
   z = x[0].addmv(y.t().matmul(y), y[0]) + y[0].outer(y[0]).addr(y[0], y[0])[0];
   z = zeros({2, 2, 2}).baddbmm(ones({2, 2, 2}), ones({2, 2, 2}));
   z = zeros({2, 2}).addbmm(ones({2, 2, 2}), ones({2, 2, 2}));
+  z = complex(x, y).conj().imag() + polar(x, y).real() + x.real() + complex(x, y).angle();
+  z = (complex(x, y) * std::complex<double>(0, 1)).to(kComplexDouble).abs().to(x);
+  z = view_as_real(view_as_complex(stack({x, y}, -1))).select(-1, 0);
+  z = fft::irfft(fft::rfft(x, {}, 1, "ortho"), x.size(1), 1, "ortho") + fft::fft2(x).real();
+  z = fft::ifftn(fft::fftn(x, {2, 3}, {0, 1})).real() + fft::fftshift(x, 1);
   z = x.maximum(y) + x.minimum(y);
   z = x.max(y) + x.min(y);
   z = max(x, y) + min(x, y);

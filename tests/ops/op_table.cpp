@@ -20,6 +20,8 @@ bool takes(Takes what, DType dtype) {
       return dtype != kBool && dtype != kUInt8;
     case Takes::wide:
       return dtype == kFloat32 || dtype == kFloat64;
+    case Takes::no_half:
+      return dtype != kFloat16 && dtype != kBFloat16;
     case Takes::floating:
       break;
   }
@@ -122,6 +124,7 @@ const std::vector<Op>& op_table() {
     add_layer_ops(t);
     add_methods(t);
     add_options(t);
+    add_complex_ops(t);
     for (Op& op : t)
       if (!op.autocast) op.autocast = policy_of(op.name);
     return t;

@@ -35,8 +35,9 @@ struct Arg {
   bool fixed = false;       ///< keeps its shape where Op::shapes lets others have another
 };
 
-/// The dtypes that an op's numbers, all of the same, may have; wide: float32 and float64.
-enum class Takes : std::uint8_t { any, numeric, products, floating, wide };
+/// The dtypes that an op's numbers, all of the same, may have; wide: float32 and float64;
+/// no_half: all but 16-bit floats.
+enum class Takes : std::uint8_t { any, numeric, products, floating, wide, no_half };
 
 bool takes(Takes what, DType dtype);
 
@@ -145,6 +146,7 @@ void add_linalg(std::vector<Op>& table);
 void add_layer_ops(std::vector<Op>& table);
 void add_methods(std::vector<Op>& table);
 void add_options(std::vector<Op>& table);
+void add_complex_ops(std::vector<Op>& table);
 
 const std::vector<Op>& op_table();
 

@@ -1,0 +1,52 @@
+// Short-time Fourier transforms (torch.stft, torch.istft) and their windows.
+#pragma once
+
+#include <optional>
+
+#include "ferrite/core/tensor.h"
+#include "ferrite/ops/pair.h"
+#include "ferrite/ops/rearrange.h"
+
+namespace ferrite {
+
+/// 0.5 - 0.5 cos(2 pi k / n); over n - 1 unless `periodic`, which suits transforms.
+Tensor hann_window(std::int64_t n, bool periodic = true, const TensorOptions& options = {});
+/// alpha - beta cos(2 pi k / n), likewise.
+Tensor hamming_window(std::int64_t n, bool periodic = true, double alpha = 0.54, double beta = 0.46,
+                      const TensorOptions& options = {});
+
+struct StftOptions {
+  ops::NamedFieldsOnly named = {};
+  std::optional<std::int64_t> hop_length = {};  ///< between frames; n_fft / 4
+  std::optional<std::int64_t> win_length = {};  ///< n_fft; a shorter window is in the middle of it
+  Tensor window = {};                           ///< [win_length]; undefined: ones
+  bool center = true;  ///< frames are around their times: the signal is padded by n_fft / 2
+  PadMode pad_mode = PadMode::reflect;
+  bool normalized = false;            ///< by 1 / sqrt(n_fft)
+  std::optional<bool> onesided = {};  ///< n_fft / 2 + 1 frequencies; of real signals by default
+  bool return_complex = true;         ///< else pairs, as view_as_real() gives
+};
+
+/// [B, frequencies, frames] of a signal [B, L], or without B. Types and differentiability as of
+/// fft::fft. ShapeError for other shapes, ValueError for lengths that do not suit.
+Tensor stft(const Tensor& x, std::int64_t n_fft, const StftOptions& options = {});
+
+struct IstftOptions {
+  ops::NamedFieldsOnly named = {};
+  std::optional<std::int64_t> hop_length = {};
+  std::optional<std::int64_t> win_length = {};
+  Tensor window = {};
+  bool center = true;
+  bool normalized = false;
+  std::optional<bool> onesided = {};        ///< unless there are n_fft frequencies
+  std::optional<std::int64_t> length = {};  ///< of the signal
+  bool return_complex = false;              ///< of a signal that was complex
+};
+
+/// The signal of which `x`, complex [B, frequencies, frames] or without B, is the stft() by the
+/// same options; where frames overlap, the one whose windowed frames are nearest (Griffin and Lim,
+/// 1984). ValueError where the window leaves gaps between frames, for which it waits for the
+/// device.
+Tensor istft(const Tensor& x, std::int64_t n_fft, const IstftOptions& options = {});
+
+}  // namespace ferrite
