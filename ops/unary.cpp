@@ -1,5 +1,6 @@
 #include "ferrite/ops/unary.h"
 
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <optional>
@@ -89,7 +90,7 @@ constexpr Function kSqrt{"sqrt",        "sqrt_",
                          Keeps::output, [](T grad, T x) { return grad / (x * 2); }};
 constexpr Function kRsqrt{"rsqrt",          "rsqrt_",
                           UnaryOp::rsqrt,   Takes::floating,
-                          Keeps::output,    [](T grad, T x) { return grad * (x * x * x) * -0.5; },
+                          Keeps::output,    [](T grad, T x) { return grad * -0.5 * x * x * x; },
                           AutocastOp::rsqrt};
 constexpr Function kReciprocal{
     "reciprocal",          "reciprocal_", UnaryOp::reciprocal,
