@@ -6,6 +6,11 @@
 #include "ferrite/core/parallel_for.h"
 
 #define POCKETFFT_NO_MULTITHREADING  // threads are core's
+// Its own aligned memory: aligned_alloc() wants sizes that are multiples of the alignment, which it
+// does not give.
+#if !defined(_LIBCPP_HAS_NO_ALIGNED_ALLOCATION)
+#define _LIBCPP_HAS_NO_ALIGNED_ALLOCATION
+#endif
 #include FERRITE_POCKETFFT
 
 namespace ferrite::kernels::cpu {

@@ -346,7 +346,7 @@ TEST_CASE("every op takes complex numbers or says that it does not") {
   // Those whose values the tests above compare, and ops made of them or that only move elements;
   // softmax and its like with a real `dtype`. A new op that would drop imaginary parts is not here.
   std::istringstream names(
-      "abs add add_ addcmul addcmul_ addr allclose angle atleast_1d atleast_2d atleast_3d "
+      "abs bincount add add_ addcmul addcmul_ addr allclose angle atleast_1d atleast_2d atleast_3d "
       "block_diag broadcast_tensors cartesian_prod cat channel_shuffle chunk clone "
       "combinations contiguous copy_ cross deg2rad deg2rad_ diag diag_embed diagonal diff "
       "div div_ dstack einsum eq equal exp expand fft fft2 fftn fftshift fill_ flatten "
