@@ -41,7 +41,7 @@ std::string onnx_python() {
         std::string("python3")})
     if (std::system((python + " -c 'import onnx, onnxruntime' 2>/dev/null").c_str()) == 0)
       return python;
-  MESSAGE("onnxruntime: skipped, as no python3 has it (scripts/install_onnx.sh)");
+  MESSAGE("onnxruntime: skipped, as no python3 has it (scripts/install_python.sh onnx)");
   return "";
 }
 
