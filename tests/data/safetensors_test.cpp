@@ -132,7 +132,7 @@ TEST_CASE("safetensors: a failed save leaves the last good file") {
 
 TEST_CASE("safetensors: no tensors") {
   const TempDir dir;
-  save({}, dir / "m");
+  save(StateDict(), dir / "m");
   CHECK(load(dir / "m").empty());
 }
 

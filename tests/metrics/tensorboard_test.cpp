@@ -148,7 +148,8 @@ std::string tensorboard_python() {
         python + " -c 'import tensorboard.backend.event_processing.event_accumulator' 2>/dev/null";
     if (std::system(command.c_str()) == 0) return python;
   }
-  MESSAGE("skipped: no python3 has the package tensorboard (scripts/install_python.sh tensorboard)");
+  MESSAGE(
+      "skipped: no python3 has the package tensorboard (scripts/install_python.sh tensorboard)");
   return "";
 }
 
