@@ -236,7 +236,7 @@ class Translator : public nn::Cloneable<Translator> {
     const nn::RNNOutput third = rnn_(second.output.transpose(0, 1));
     const auto attended = attention_(third.output.transpose(0, 1), x, x);
     const Tensor out = transformer_(attended.output, target, {});
-    return {out, encoded.c_n, attended.weights};
+    return {out, encoded.state.c, attended.weights};
   }
 
  private:
