@@ -1,5 +1,6 @@
 #include <ferrite/interop/onnx.h>
 #include <ferrite/nn/models/lenet.h>
+#include <ferrite/ops/compare.h>
 #include <ferrite/ops/creation.h>
 
 #include <iostream>
