@@ -332,9 +332,8 @@ class Module {
 
  protected:
   Module() = default;
-  /// A module that holds a reference or a pointer to a member of its own that it registered must
-  /// set it anew in its move constructor, as C++ does not: else the first use of the moved module
-  /// throws Error.
+  /// A module that holds a reference or a pointer to a child that is its member must set it anew in
+  /// its move constructor, as C++ does not: else the first use of the moved module throws Error.
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other) noexcept;
   /// Only for clone(); throws Error for accidental copies.
@@ -380,7 +379,7 @@ class Module {
     std::shared_ptr<const Compute> compute = {};
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
-  /// An address of a registered member that the object held at `offset` before it was moved.
+  /// An address of a registered child that the object held at `offset` before it was moved.
   struct SelfReference {
     std::size_t offset;
     const void* target;

@@ -153,26 +153,37 @@ void Module::check_own_children(const Module& original) const {
   }
 }
 
-/// Keeps the addresses of registered members that `other`, which is being moved here and whose
-/// registry this has, holds in its own object.
+/// Keeps the addresses of registered children that `other`, which is being moved here and whose
+/// registry this has, holds in its own object, but not in those of the children: these note their
+/// own, and layers without children hold no such addresses, though bytes that nobody wrote, in
+/// arrays that are moved as a whole, may look like them.
 void Module::note_self_references(Module& other) {
   moved_ = std::move(other.moved_);  // of a move before that
   const std::span<const std::byte> object = other.memory();
-  const auto* const begin = object.data();
-  const auto* const start = reinterpret_cast<const std::byte*>(&other);
+  struct Child {
+    std::span<const std::byte> memory;
+    const std::byte* address;  // of its Module
+    const std::string* name;
+  };
+  std::vector<Child> children;
+  for (const Entry& e : registry_) {
+    if (e.kind != Kind::module || e.module || e.wrapped) continue;
+    const auto* const address = reinterpret_cast<const std::byte*>(&other) + e.offset;
+    children.push_back({reinterpret_cast<const Module*>(address)->memory(), address, &e.name});
+  }
+  if (children.empty()) return;
   for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
+    const std::byte* const place = object.data() + at;
+    if (std::ranges::any_of(children, [&](const Child& c) {
+          return place >= c.memory.data() && place < c.memory.data() + c.memory.size();
+        }))
+      continue;
     const std::byte* word = nullptr;
-    std::memcpy(&word, begin + at, sizeof(word));
-    if (word < begin || word >= begin + object.size()) continue;
-    for (const Entry& e : registry_) {
-      if (e.tensor || e.module || e.wrapped) continue;
-      const std::byte* const member = start + e.offset;
-      const bool is_module = e.kind == Kind::module;
-      if (word != member &&
-          !(is_module && word == reinterpret_cast<const Module*>(member)->memory().data()))
-        continue;
+    std::memcpy(&word, place, sizeof(word));
+    for (const Child& c : children) {
+      if (word != c.address && word != c.memory.data()) continue;
       if (!moved_) moved_ = std::make_unique<std::vector<SelfReference>>();
-      moved_->push_back({at, word, e.name});
+      moved_->push_back({at, word, *c.name});
     }
   }
   if (moved_) call_path_ = nullptr;  // the next call looks for them (name_calls)

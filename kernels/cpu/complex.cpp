@@ -53,8 +53,8 @@ namespace ferrite::kernels {
 
 View as_real(const View& v) {
   FERRITE_CHECK(v.ndim < kMaxDims, ShapeError, "complex",
-                "complex tensors have at most {} dimensions, one less than real ones",
-                kMaxDims - 1);
+                "complex tensors have at most {} dimensions, got {}", kMaxDims - 1,
+                Shape(std::span(v.sizes, static_cast<std::size_t>(v.ndim))));
   View parts = v;
   parts.dtype = real_type(v.dtype);
   parts.numel *= 2;
