@@ -2,15 +2,11 @@
 
 #include <algorithm>
 
-#include "ferrite/autograd/grad_mode.h"
-#include "ferrite/ops/arithmetic.h"
-#include "ferrite/ops/creation.h"
-#include "ferrite/ops/unary.h"
+#include "ferrite/nn/inference.h"
 
 namespace ferrite::onnx {
 
 void fold_batch_norms(Recording& recording) {
-  const NoGradGuard no_grad;
   const auto variable = [&](int number) -> Variable& {
     return recording.variables[static_cast<std::size_t>(number)];
   };
@@ -38,31 +34,24 @@ void fold_batch_norms(Recording& recording) {
         (source->op == "linear" && variable(norm.inputs[0]).dim() != 2))
       continue;
 
-    const auto given = [&](int v, double otherwise, const Tensor& like) {
-      return v == kNone ? full_like(like, otherwise) : variable(v).tensor.to(kFloat64);
-    };
-    const Tensor mean = variable(norm.inputs[1]).tensor.to(kFloat64);
-    const Tensor factor = given(norm.inputs[3], 1, mean) *
-                          rsqrt(variable(norm.inputs[2]).tensor.to(kFloat64) + norm.number("eps"));
-    const Tensor weight = variable(source->inputs[1]).tensor;
-    Shape columns = Shape::filled(weight.dim(), 1);
-    columns[0] = weight.size(0);
-    const Tensor bias =
-        (given(source->inputs[2], 0, mean) - mean) * factor + given(norm.inputs[4], 0, mean);
-    const auto add = [&](int old, const char* name, const Tensor& value) {
-      Variable changed{.kind = Variable::Kind::parameter, .name = {}, .shape = {}, .tensor = value};
+    const auto value = [&](int v) { return v == kNone ? Tensor() : variable(v).tensor; };
+    const nn::detail::FoldedNorm values = nn::detail::fold_norm(
+        value(source->inputs[1]), value(source->inputs[2]), value(norm.inputs[1]),
+        value(norm.inputs[2]), value(norm.inputs[3]), value(norm.inputs[4]), norm.number("eps"));
+    const auto add = [&](int old, const char* name, const Tensor& tensor) {
+      Variable changed{
+          .kind = Variable::Kind::parameter, .name = {}, .shape = {}, .tensor = tensor};
       const bool named = old != kNone && variable(old).kind == Variable::Kind::parameter;
       changed.name =
           named ? variable(old).name
                 : fmt::format("{}{}{}", source->path, source->path.empty() ? "" : ".", name);
-      for (const std::int64_t size : value.shape()) changed.shape.push_back({0, size});
+      for (const std::int64_t size : tensor.shape()) changed.shape.push_back({0, size});
       recording.variables.push_back(std::move(changed));
       readers.push_back(1);
       return static_cast<int>(recording.variables.size()) - 1;
     };
-    source->inputs[1] = add(source->inputs[1], "weight",
-                            (weight.to(kFloat64) * factor.reshape(columns)).to(weight.dtype()));
-    source->inputs[2] = add(source->inputs[2], "bias", bias.to(weight.dtype()));
+    source->inputs[1] = add(source->inputs[1], "weight", values.weight);
+    source->inputs[2] = add(source->inputs[2], "bias", values.bias);
     source->outputs[0] = norm.outputs[0];
     folded[i] = true;
   }

@@ -1,5 +1,7 @@
 #include "ferrite/nn/inference.h"
 
+#include <algorithm>
+#include <deque>
 #include <limits>
 #include <string>
 #include <typeinfo>
@@ -16,6 +18,30 @@
 #include "ferrite/ops/views.h"
 
 namespace ferrite::nn {
+
+detail::FoldedNorm detail::fold_norm(const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                                     const Tensor& var, const Tensor& scale, const Tensor& shift,
+                                     double eps, bool transposed) {
+  NoGradGuard guard;
+  const auto wide = [](const Tensor& t) { return t.to(kFloat64); };
+  Tensor factor = rsqrt(wide(var) + eps);
+  if (scale.defined()) factor = factor * wide(scale);
+  Tensor moved = -wide(mean);
+  if (bias.defined()) moved = moved + wide(bias);
+  moved = moved * factor;
+  if (shift.defined()) moved = moved + wide(shift);
+
+  const std::int64_t channels = factor.numel();
+  // [groups, in / groups, out / groups, taps], or [1, 1, out, the rest].
+  const std::int64_t groups = transposed ? channels / weight.size(1) : 1;
+  const Tensor scaled =
+      transposed ? wide(weight).reshape({groups, weight.size(0) / groups, weight.size(1), -1}) *
+                       factor.reshape({groups, 1, weight.size(1), 1})
+                 : wide(weight).reshape({channels, -1}) * factor.unsqueeze(1);
+  const MemoryFormat format = weight.suggest_memory_format();
+  return {scaled.reshape(weight.shape()).to(weight.dtype()).contiguous(format),
+          moved.to(weight.dtype())};
+}
 
 namespace {
 
@@ -51,6 +77,14 @@ bool is_batch_norm(const Module& module) {
 }
 
 void check_fusible(const Layer& layer, const BatchNorm& bn, const char* op) {
+  for (const Tensor* const tensor : {layer.weight, layer.bias})
+    FERRITE_CHECK(!tensor->defined() ||
+                      std::ranges::any_of(layer.module->named_parameters(),
+                                          [&](const auto& p) { return p.second.is_same(*tensor); }),
+                  ValueError, op,
+                  "the {} of {} is computed before each call, which would undo the fold; call "
+                  "remove_weight_norm() or remove_spectral_norm() first",
+                  tensor == layer.weight ? "weight" : "bias", layer.module->name());
   FERRITE_CHECK(!layer.module->is_training() && !bn.is_training(), ValueError, op,
                 "expected modules in evaluation mode; call eval() first");
   FERRITE_CHECK(bn.running_mean.defined(), ValueError, op,
@@ -64,34 +98,13 @@ void check_fusible(const Layer& layer, const BatchNorm& bn, const char* op) {
                 layer.module->name(), layer.weight->shape());
 }
 
-/// weight <- weight * s and bias <- (bias - mean) * s + shift for the norm's s = scale / sqrt(var +
-/// eps).
 void fold(const Layer& layer, const BatchNorm& bn) {
-  NoGradGuard guard;
-  const Tensor& weight = *layer.weight;
-  const auto wide = [](const Tensor& t) { return t.to(kFloat64); };
-  Tensor scale = rsqrt(wide(bn.running_var) + bn.options().eps);
-  if (bn.weight.defined()) scale = scale * wide(bn.weight);
-  Tensor bias = -wide(bn.running_mean);
-  if (layer.bias->defined()) bias = bias + wide(*layer.bias);
-  bias = bias * scale;
-  if (bn.bias.defined()) bias = bias + wide(bn.bias);
-
-  const std::int64_t channels = scale.numel();
-  // [groups, in / groups, out / groups, taps], or [1, 1, out, the rest].
-  const std::int64_t groups = layer.transposed ? channels / weight.size(1) : 1;
-  const Tensor scaled =
-      layer.transposed
-          ? wide(weight).reshape({groups, weight.size(0) / groups, weight.size(1), -1}) *
-                scale.reshape({groups, 1, weight.size(1), 1})
-          : wide(weight).reshape({channels, -1}) * scale.unsqueeze(1);
-  const bool trains = weight.requires_grad();
-  const MemoryFormat format = weight.suggest_memory_format();
-  const DType dtype = weight.dtype();
-  *layer.weight = scaled.reshape(weight.shape()).to(dtype).contiguous(format);
-  *layer.bias = bias.to(dtype);
-  layer.weight->set_requires_grad(trains);
-  layer.bias->set_requires_grad(trains);
+  const bool trains = layer.weight->requires_grad();
+  detail::FoldedNorm folded =
+      detail::fold_norm(*layer.weight, *layer.bias, bn.running_mean, bn.running_var, bn.weight,
+                        bn.bias, bn.options().eps, layer.transposed);
+  *layer.weight = folded.weight.set_requires_grad(trains);
+  *layer.bias = folded.bias.set_requires_grad(trains);
 }
 
 template <class L>
@@ -152,11 +165,12 @@ class Folding {
  private:
   /// Runs the network once and gives its output.
   Tensor find_pairs();
-  /// The network's output if nothing but their norms sees the outputs of these layers.
+  /// The network's output if nothing but their norms sees the outputs of these layers, and nothing
+  /// but the modules themselves their parameters.
   Tensor run_without(std::vector<Pair> pairs) const;
 
   static bool agree(const Tensor& a, const Tensor& b) {
-    return a.shape() == b.shape() && allclose(a, b, 1e-5, 1e-8, /*equal_nan=*/true);
+    return a.shape() == b.shape() && allclose(a, b, 1e-5, 1e-8);
   }
 
   Module& net_;
@@ -175,6 +189,9 @@ class HookList {
   HookList& operator=(const HookList&) = delete;
   void add(Module& module, ForwardHook hook) {
     hooks_.push_back(module.register_forward_hook(std::move(hook)));
+  }
+  void add_pre(Module& module, ForwardPreHook hook) {
+    hooks_.push_back(module.register_forward_pre_hook(std::move(hook)));
   }
 
  private:
@@ -225,7 +242,43 @@ Tensor Folding::find_pairs() {
   return expected;
 }
 
+/// Parameters of a module that are NaN but for its calls, until the object is destroyed.
+class HiddenTensors {
+ public:
+  HiddenTensors() = default;
+  ~HiddenTensors() { show(); }
+  HiddenTensors(const HiddenTensors&) = delete;
+  HiddenTensors& operator=(const HiddenTensors&) = delete;
+
+  /// `like` has the shape of an undefined `tensor` that the fold will define.
+  void add(Tensor& tensor, const Tensor& like) {
+    if (like.defined())
+      entries_.push_back(
+          {&tensor, tensor, full_like(like, std::numeric_limits<double>::quiet_NaN())});
+  }
+  void hide() {
+    for (Entry& e : entries_) *e.tensor = e.nan;
+  }
+  void show() {
+    for (Entry& e : entries_) *e.tensor = e.value;
+  }
+  /// Hides them, but for the calls of `module`.
+  void hide_but_for(Module& module, HookList& hooks) {
+    hooks.add_pre(module, [this](Module&, std::span<Tensor>) { show(); });
+    hooks.add(module, [this](Module&, std::span<const Tensor>, std::span<Tensor>) { hide(); });
+    hide();
+  }
+
+ private:
+  struct Entry {
+    Tensor* tensor;
+    Tensor value, nan;
+  };
+  std::vector<Entry> entries_;
+};
+
 Tensor Folding::run_without(std::vector<Pair> pairs) const {
+  std::deque<HiddenTensors> hidden;
   HookList hooks;
   for (Pair& p : pairs) {
     hooks.add(*p.layer.module, [&p](Module&, std::span<const Tensor>, std::span<Tensor> outputs) {
@@ -236,6 +289,15 @@ Tensor Folding::run_without(std::vector<Pair> pairs) const {
       outputs[0] = p.norm->forward(p.output);
       p.output = {};
     });
+    HiddenTensors& of_layer = hidden.emplace_back();
+    of_layer.add(*p.layer.weight, *p.layer.weight);
+    of_layer.add(*p.layer.bias, p.norm->running_mean);
+    of_layer.hide_but_for(*p.layer.module, hooks);
+    HiddenTensors& of_norm = hidden.emplace_back();
+    for (Tensor* const t :
+         {&p.norm->weight, &p.norm->bias, &p.norm->running_mean, &p.norm->running_var})
+      of_norm.add(*t, *t);
+    of_norm.hide_but_for(*p.norm, hooks);
   }
   return net_(example_);
 }

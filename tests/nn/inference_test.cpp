@@ -12,9 +12,11 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/models/registry.h"
 #include "ferrite/nn/weight_norm.h"
+#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 
@@ -113,14 +115,45 @@ struct NormFirst : nn::Cloneable<NormFirst> {
   nn::BatchNorm2d bn{3};
 };
 
+/// Decodes by the encoder's weight, after its call or before it.
+template <bool first>
+struct Tied : nn::Cloneable<Tied<first>> {
+  Tied() {
+    this->register_module("enc", enc);
+    this->register_module("bn", bn);
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor wide = first ? linear(linear(x, enc.weight), enc.weight.t()) : x;
+    const Tensor h = relu(bn(enc(wide)));
+    return first ? h : linear(h, enc.weight.t());
+  }
+  nn::Linear enc{5, 4};
+  nn::BatchNorm1d bn{4};
+};
+
+/// Gives a parameter of the convolution, or of the norm, back.
+template <bool of_norm>
+struct Penalty : nn::Cloneable<Penalty<of_norm>, Block> {
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = this->bn(this->conv(x));
+    if (of_norm) return y + this->bn.weight.sum();
+    return this->conv.bias.defined() ? y + this->conv.bias.sum() : y;
+  }
+};
+
+/// Its output for zeros is NaN.
+struct Normalized : nn::Cloneable<Normalized, Shortcut> {
+  Tensor forward(const Tensor& x) override { return Shortcut::forward(x / x.norm()); }
+};
+
 template <class Net>
-void check_left_alone() {
+void check_left_alone(const Shape& shape = {2, 3, 5, 5}, bool zero_example = false) {
   Net net;
   train_norms(net);
   net.eval();
   NoGradGuard guard;
-  const Tensor x = randn({2, 3, 5, 5});
-  const auto optimized = nn::optimize_for_inference(net, x);
+  const Tensor x = randn(shape);
+  const auto optimized = nn::optimize_for_inference(net, zero_example ? zeros(shape) : x);
   CHECK(norms_in(*optimized) == 1);
   CHECK(difference((*optimized)(x), net(x)) < 1e-6);
 }
@@ -152,6 +185,18 @@ TEST_CASE("what cannot be folded is an error") {
   untracked.eval();
   CHECK_THROWS_AS(nn::utils::fuse_conv_bn_eval(conv, other), ShapeError);
   CHECK_THROWS_AS(nn::utils::fuse_conv_bn_eval(conv, untracked), ValueError);
+  nn::utils::weight_norm(conv);
+  CHECK_THROWS_WITH_AS(nn::utils::fuse_conv_bn_eval(conv, bn),
+                       doctest::Contains("call remove_weight_norm()"), ValueError);
+  nn::utils::remove_weight_norm(conv);
+  CHECK_NOTHROW(nn::utils::fuse_conv_bn_eval(conv, bn));
+  nn::Linear linear(3, 4);
+  nn::utils::weight_norm(linear, "bias").eval();
+  CHECK_THROWS_WITH_AS(nn::utils::fuse_linear_bn_eval(linear, bn),
+                       doctest::Contains("the bias of Linear"), ValueError);
+  nn::Linear spectral(3, 4);
+  nn::utils::spectral_norm(spectral).eval();
+  CHECK_THROWS_AS(nn::utils::fuse_linear_bn_eval(spectral, bn), ValueError);
   struct Unnamed : nn::Module {};
   CHECK_THROWS_AS(nn::optimize_for_inference(Unnamed(), ones({1})), Error);
 }
@@ -193,6 +238,26 @@ TEST_CASE("norms whose input is not one layer's output alone are left alone") {
   check_left_alone<Twice>();
   check_left_alone<Changed>();
   check_left_alone<NormFirst>();
+  check_left_alone<Normalized>({2, 3, 5, 5}, true);
+}
+
+TEST_CASE("norms and layers whose parameters the network also uses itself are left alone") {
+  manual_seed(6);
+  check_left_alone<Tied<false>>({3, 5});
+  check_left_alone<Tied<true>>({3, 5});
+  check_left_alone<Tied<false>>({3, 5}, true);
+  check_left_alone<Penalty<false>>();
+  check_left_alone<Penalty<true>>();
+
+  // Another pair is folded all the same.
+  nn::Sequential net(nn::Linear(5, 5), nn::BatchNorm1d(5), Tied<false>());
+  train_norms(net);
+  net.eval();
+  NoGradGuard guard;
+  const Tensor x = randn({3, 5});
+  const auto optimized = nn::optimize_for_inference(net, x);
+  CHECK(norms_in(*optimized) == 1);
+  CHECK(difference((*optimized)(x), net(x)) < 1e-5);
 }
 
 TEST_CASE("of several norms those that can be folded are") {
