@@ -214,14 +214,16 @@ class ParameterDict : public Cloneable<ParameterDict> {
   void pop(std::string_view name) { unregister_tensor(name); }
 };
 
-/// A function as a layer: `Sequential(Linear(4, 2), Functional(relu), Functional(softmax, 1))`,
-/// whose other arguments are given here.
+/// A function as a layer: `Sequential(Linear(4, 2), Functional(relu), Functional(f, 1))` for
+/// `f = [](const Tensor& x, int dim) { return softmax(x, dim); }`. Its other arguments are all
+/// given here: a function's default arguments do not hold.
 class Functional : public Cloneable<Functional> {
  public:
   template <class F, class... Arguments>
-  requires std::invocable<F&, const Tensor&, Arguments&...>
+  requires std::copy_constructible<F> &&
+      std::is_invocable_r_v<Tensor, F&, const Tensor&, Arguments&...>
   explicit Functional(F function, Arguments... arguments)
-      : function_([=](const Tensor& x) { return function(x, arguments...); }) {}
+      : function_([=](const Tensor& x) mutable { return function(x, arguments...); }) {}
   Tensor forward(const Tensor& input) override { return function_(input); }
 
  private:

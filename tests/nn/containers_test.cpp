@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,8 +11,10 @@
 
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/resnet.h"
+#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/softmax.h"
 #include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
@@ -155,6 +158,17 @@ TEST_CASE("functions are layers with their other arguments") {
                      nn::Functional([](const Tensor& x, double factor) { return x * factor; }, 3));
   CHECK(net(ones({2}) * 2).to_vector<float>() == std::vector<float>{3, 3});
   CHECK((*net.clone())(ones({1}) * 3).item<float>() == 6);
+
+  const auto f = [](const Tensor& x, int dim) { return softmax(x, dim); };
+  nn::Sequential classifier(nn::Functional(relu), nn::Functional(f, 1));
+  CHECK(classifier(ones({1, 2}) * -1).to_vector<float>() == std::vector<float>{0.5, 0.5});
+
+  nn::Functional counting([calls = 0](const Tensor& x) mutable { return x + ++calls; });
+  const auto copy = counting.clone();
+  CHECK(counting(zeros({})).item<float>() == 1);
+  CHECK(counting(zeros({})).item<float>() == 2);
+  CHECK((*copy)(zeros({})).item<float>() == 1);  // a state of its own
+  static_assert(!std::constructible_from<nn::Functional, decltype(&softmax), int>);
 }
 
 TEST_CASE("embeddings of given rows") {
