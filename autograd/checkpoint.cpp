@@ -153,6 +153,7 @@ void CheckpointRegion::run_again() {
   EnableGradGuard grad_mode;
   const IntrusivePtr<AutocastState> autocast = autocast_ ? autocast_->renewed() : nullptr;
   const AutocastScope autocast_scope(autocast.get());
+  const DefaultDeviceScope default_device(default_device_);
   std::vector<Tensor> inputs;
   for (const Saved& input : inputs_) inputs.push_back(input.get());
 

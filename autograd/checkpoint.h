@@ -9,10 +9,11 @@
 // create_graph, nested checkpoints.
 //
 // The function runs twice and must do the same both times. Random numbers from the default
-// generators (of the host and of the inputs' devices) and the autocast state are the same in both
-// runs. Code that counts or averages must check is_recomputing(), as batch norms do for their
-// running statistics. The function is kept until backward, so what it refers to must live as long.
-// Tensors that it captures instead of receiving as inputs must not be changed in between.
+// generators (of the host and of the inputs' devices), the autocast state and the default device
+// are the same in both runs. Code that counts or averages must check is_recomputing(), as batch
+// norms do for their running statistics. The function is kept until backward, so what it refers to
+// must live as long. Tensors that it captures instead of receiving as inputs must not be changed in
+// between.
 #pragma once
 
 #include <functional>
@@ -24,6 +25,7 @@
 #include "ferrite/autograd/autocast.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/saved.h"
+#include "ferrite/core/device.h"
 #include "ferrite/core/generator.h"
 
 namespace ferrite::autograd {
@@ -71,6 +73,7 @@ class CheckpointRegion : public std::enable_shared_from_this<CheckpointRegion> {
   const std::shared_ptr<const void> owner_;  // keeps alive what the function refers to
   const Function function_;
   const IntrusivePtr<AutocastState> autocast_;
+  const Device default_device_ = get_default_device();
   std::vector<Saved> inputs_;
   std::vector<std::pair<Device, PhiloxState>> random_states_;
   std::vector<std::weak_ptr<RecomputedTensor>> tensors_;  // in the order in which they were saved

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "ferrite/autograd/side_node.h"
+#include "ferrite/core/device.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/thread_name.h"
 
@@ -139,8 +140,9 @@ void Pass::run() {
     } deeper;
     run_from_roots(made_on);
   } else {
-    std::thread([&] {
+    std::thread([&, default_device = get_default_device()] {
       ferrite::detail::name_thread("backward");
+      const DefaultDeviceScope device(default_device);
       try {
         run_from_roots(made_on);
       } catch (...) {
@@ -180,12 +182,15 @@ void Pass::run_callbacks() {
 }
 
 void Pass::run_queues() {
-  // One worker per device; the calling thread serves the first device.
+  // One worker per device; the calling thread serves the first device. Where that has another
+  // default device than the host, the workers' is their own: hooks may make tensors.
+  const bool host_is_default = get_default_device().is_host();
   std::vector<std::thread> workers;
   try {
     for (std::size_t i = 1; i < queues_.size(); ++i)
-      workers.emplace_back([this, i] {
+      workers.emplace_back([this, i, host_is_default] {
         ferrite::detail::name_thread("backward " + queues_[i].first.str());
+        const DefaultDeviceScope device(host_is_default ? Device() : queues_[i].first);
         drain(*queues_[i].second);
       });
   } catch (...) {  // the system has no more threads

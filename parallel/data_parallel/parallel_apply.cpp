@@ -236,9 +236,12 @@ void parallel_for_devices(std::span<const Device> devices,
   const profiler::detail::LibraryRange range(profiler::Kind::communication, "parallel_apply");
   std::vector<std::exception_ptr> errors(devices.size());
   throw_late_errors(devices);
+  // A caller's zeros({n}) are on its device, so each replica's are on its own.
+  const bool host_is_default = get_default_device().is_host();
   const auto call = [&](std::size_t i) {
     try {
       const CurrentCudaDevice current(devices[i]);
+      const DefaultDeviceScope default_device(host_is_default ? Device() : devices[i]);
       f(i);
     } catch (...) {
       errors[i] = std::current_exception();

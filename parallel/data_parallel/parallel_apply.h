@@ -22,7 +22,8 @@ namespace ferrite::parallel {
 ///
 /// The threads have the caller's grad mode, autocast (with an empty cache), current streams of
 /// `devices` and default process group; Device("cuda") means each call's own device, if that is a
-/// CUDA device. Random numbers come from the devices' generators as usual. Inside a checkpointed
+/// CUDA device. If the caller's default device is not the host, that of each call is its own
+/// device. Random numbers come from the devices' generators as usual. Inside a checkpointed
 /// function, or with one device, the calls run one after another in the caller, whose saved tensors
 /// they share; the first exception then ends the sequence.
 ///

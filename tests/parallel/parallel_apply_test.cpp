@@ -19,6 +19,7 @@
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/data_parallel/data_parallel.h"
 #include "ferrite/tests/parallel/scatter_gather.h"
 #include "ferrite/tests/support/cuda.h"
 #include "ferrite/tests/support/message.h"
@@ -108,6 +109,48 @@ TEST_CASE("parallel_for_devices: the caller's grad mode, autocast, streams and d
   const auto group = parallel::make_local_groups(1)[0];
   const parallel::DefaultGroupScope scope(group);
   run([&](std::size_t) { CHECK(parallel::default_group() == group); });
+}
+
+TEST_CASE("parallel_for_devices: each call's own device is its default if the caller's is set") {
+  const std::vector<Device> devices = cpu_devices(2);
+  const auto check = [&](bool own) {
+    parallel_for_devices(devices, [&](std::size_t i) {
+      CHECK(zeros({3}).device() == (own ? devices[i] : Device()));
+    });
+  };
+  check(false);
+  {
+    const DefaultDeviceScope scope(devices[1]);
+    check(true);
+    CHECK(get_default_device() == devices[1]);
+  }
+  check(false);
+}
+
+TEST_CASE(
+    "DataParallel: tensors that a forward and its backward make are on the replica's device") {
+  /// Also when its forward runs again in backward.
+  struct Bias : nn::Cloneable<Bias> {
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = autograd::checkpoint(
+          [](const Tensor& t) {
+            const Tensor offset = ones({t.size(1)});
+            return (t + offset) * (t + offset);
+          },
+          x);
+      y.register_hook([](const Tensor& g) { return g + ones({g.size(1)}); });
+      return y;
+    }
+  };
+  const std::vector<Device> devices = cpu_devices(2);
+  const DefaultDeviceScope scope(devices[0]);
+  Bias bias;
+  parallel::DataParallel net(bias, devices);
+  const Tensor x = counting({4, 2}, "cpu:0", kFloat32).set_requires_grad();
+  const Tensor y = net(x);
+  CHECK(y.to_vector<float>() == std::vector<float>{1, 4, 9, 16, 25, 36, 49, 64});
+  y.sum().backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{4, 8, 12, 16, 20, 24, 28, 32});
 }
 
 TEST_CASE("parallel_for_devices: calls at the same time, and within calls") {
