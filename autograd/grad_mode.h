@@ -43,8 +43,8 @@ class EnableGradGuard : public GradModeGuard {
 };
 
 /// torch.inference_mode(), c10::InferenceMode: nothing is recorded, as under NoGradGuard, and
-/// tensors that are made in its scope are inference tensors, for which nothing is kept that
-/// autograd would need: no version counter, no bases of views. Later, outside, they may be read,
+/// tensors that are made in its scope are inference tensors, for which autograd notes nothing:
+/// their version cannot be asked for, views have no bases. Later, outside, they may be read,
 /// and be inputs of operations that are not recorded or need not save them; changing them in place,
 /// set_requires_grad(true), and saving them for backward are AutogradErrors, and clone() makes a
 /// normal tensor. Views of normal tensors are normal tensors, whose changes count.
