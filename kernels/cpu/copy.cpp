@@ -1,5 +1,7 @@
 #include "ferrite/kernels/copy.h"
 
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 
 #include "ferrite/kernels/complex.h"
@@ -170,7 +172,11 @@ void copy(const Stream& stream, const View& out, const View& in) {
   const bool to_complex = is_complex(out.dtype), from_complex = is_complex(in.dtype);
   if (!to_complex && !from_complex) [[likely]]
     return run(stream, "copy", out, in);
-  if (out.dtype == kComplex64 && in.dtype == kComplex64) {  // by words of the same size
+  const auto is_of_words = [](const View& v) {
+    return v.dtype == kComplex64 &&
+           reinterpret_cast<std::uintptr_t>(v.data) % sizeof(std::int64_t) == 0;
+  };
+  if (is_of_words(out) && is_of_words(in)) {  // complex numbers need the alignment of their parts
     View to = out, from = in;
     to.dtype = from.dtype = kInt64;
     run(stream, "copy", to, from);
@@ -192,7 +198,8 @@ void fill(const Stream& stream, const View& out, Scalar value) {
   if (!is_complex(out.dtype)) [[likely]]
     return run(stream, "fill", out, value);
   const auto z = value.to<std::complex<double>>();
-  if (z.real() == z.imag()) return run(stream, "fill", as_real(out), z.real());
+  if (z.real() == z.imag() && std::signbit(z.real()) == std::signbit(z.imag()))
+    return run(stream, "fill", as_real(out), z.real());
   run(stream, "fill", complex_part(out, 0), z.real());
   run(stream, "fill", complex_part(out, 1), z.imag());
 }

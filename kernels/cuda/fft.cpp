@@ -57,6 +57,18 @@ class FftMemory {
   std::optional<Workspace> own_;
 };
 
+/// The imaginary parts that transforms of n real numbers do not have, at frequencies 0 and n / 2 of
+/// the last dimension, become 0: cuFFT reads them at some lengths.
+void clear_edges(const Stream& stream, const View& frequencies, std::int64_t n) {
+  View edges = kernels::complex_part(frequencies, 1);
+  const int last = edges.ndim - 1;
+  const std::int64_t count = n % 2 == 0 ? 2 : 1;
+  edges.numel = edges.numel / edges.sizes[last] * count;
+  edges.sizes[last] = count;
+  edges.strides[last] *= n / 2;
+  kernels::fill(stream, edges, 0);
+}
+
 /// Along at most kMostDims dimensions.
 void transform(const Stream& stream, const Dims& dims, bool inverse, const View& out,
                const View& in) {
@@ -77,6 +89,7 @@ void transform(const Stream& stream, const Dims& dims, bool inverse, const View&
     problem.batch /= size;
   }
   if (source.is_own()) kernels::copy(stream, source.view(), from);
+  if (problem.kind == FftProblem::Kind::c2r) clear_edges(stream, source.view(), problem.sizes[0]);
   vendor::fft(stream, problem, inverse, result.view().data, source.view().data);
   if (result.is_own()) kernels::copy(stream, to, result.view());
 }

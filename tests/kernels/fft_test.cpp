@@ -60,14 +60,16 @@ bool has_cufft() {
   return cufft::is_available();
 }
 
-/// The transform of irregular numbers [3, 4, 5, 2], of which `in` makes the input.
+/// The transform of irregular numbers [3, 4, 5, 2], of which `in` makes the input. Of the two
+/// lengths of real numbers that complex ones may have, it is the odd one if `odd` is 1.
 template <class In>
-Tensor transform(const Device& device, const kernels::Fft& fft, DType from, DType to, In in) {
+Tensor transform(const Device& device, const kernels::Fft& fft, DType from, DType to, In in,
+                 int odd = 0) {
   const Tensor x = in(numbers({3, 4, 5, 2}, from, device));
   Shape shape = x.shape();
   const int last = static_cast<int>(fft.dims.back());
   if (!is_complex(from)) shape[last] = shape[last] / 2 + 1;
-  if (!is_complex(to)) shape[last] = 2 * (shape[last] - 1);
+  if (!is_complex(to)) shape[last] = 2 * (shape[last] - 1) + odd;
   const Tensor out = empty(shape, {.dtype = to, .device = device});
   kernels::fft(current_stream(device), fft, out, x);
   return out;
@@ -88,7 +90,10 @@ TEST_CASE("cuda fft: what the host computes, in every kind, dimension and layout
           });
       for (const int dim : {0, 1, 2, 3}) {
         compare(part, [&](const Device& d) { return transform(d, {dim, false, 1}, part, z, in); });
-        compare(part, [&](const Device& d) { return transform(d, {dim, true, 2}, z, part, in); });
+        for (const int odd : {0, 1})
+          compare(part, [&](const Device& d) {
+            return transform(d, {dim, true, 2}, z, part, in, odd);
+          });
       }
     }
   }
@@ -150,6 +155,13 @@ TEST_CASE("cuda: arithmetic, copies and constants of complex numbers") {
         kernels::copy(current_stream(d), out, transposed(a));
         return out;
       });
+    compare(kFloat32, [&](const Device& d) {  // aligned to the parts alone
+      const Tensor memory = numbers({9}, real_type(dtype), d);
+      char* const second = static_cast<char*>(memory.data_ptr()) + memory.element_size();
+      const Tensor out = from_blob(second, {3}, dtype, d);
+      kernels::copy(current_stream(d), out, numbers({3}, dtype, d, 5));
+      return memory;
+    });
     compare(kFloat32, [&](const Device& d) {
       const Tensor out = empty({7}, {.dtype = dtype, .device = d});
       kernels::copy(current_stream(d), out, numbers({7}, kFloat32, d));

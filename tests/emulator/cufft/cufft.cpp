@@ -1,6 +1,7 @@
 // cuFFT as far as Ferrite uses it: transforms by the sums that define them, one dimension after the
 // other, as work of a stream that may be captured. Like cuFFT it needs memory aligned to complex
-// numbers and a work area, and overwrites the input of transforms to real numbers.
+// numbers and a work area, and overwrites the input of transforms to real numbers, which are wrong
+// if frequency 0 or n / 2 has an imaginary part.
 #include <cufft.h>
 
 #include <algorithm>
@@ -116,8 +117,8 @@ void transform(const Plan& plan, const void* in, void* out, long long batch, int
   if (plan.to_real())
     for (long long r = 0; r < rows; ++r) {
       Z* const row = &all[static_cast<std::size_t>(r * last)];
-      row[0] = row[0].real();
-      if (last % 2 == 0) row[last / 2] = row[last / 2].real();
+      row[0] = row[0].real() + row[0].imag();
+      if (last % 2 == 0) row[last / 2] = row[last / 2].real() + row[last / 2].imag();
       for (long long c = half; c < last; ++c) row[c] = std::conj(row[last - c]);
       transform_line(row, last, 1, direction);
     }
