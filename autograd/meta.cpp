@@ -12,19 +12,42 @@ namespace ferrite::autograd {
 
 namespace {
 
+/// The same memory as real numbers.
+Tensor as_real(const Tensor& t) {
+  return geometry::apply(t, geometry::as_real(t), real_type(t.dtype()));
+}
+
 /// A view and its base.
 struct Region {
   Tensor base;  // off the tape, for its geometry
   geometry::View view;
-  DType dtype;  // of the view: real and imaginary parts are views of complex numbers
+  DType dtype;  // of the view: complex numbers have real views, and real numbers complex ones
 
-  /// The part of `whole`, which has the memory layout of the base, that the view covers.
+  bool is_complex_view_of_real() const { return is_complex(dtype) && !is_complex(base.dtype()); }
+
+  /// The part of `whole`, which has the memory layout of the base, that the view covers. For
+  /// complex views of real numbers it is of real numbers, [..., 2]: what `whole` has the layout of
+  /// may begin at an odd number, where no complex one is.
   Tensor of(const Tensor& whole) const {
-    const auto start = [this](const Tensor& t) {
-      return t.storage_offset() * t.element_size() / static_cast<std::int64_t>(itemsize(dtype));
+    Shape shape = view.shape;
+    Strides strides = view.strides;
+    std::int64_t offset = view.offset;
+    DType type = dtype;
+    if (is_complex_view_of_real()) {
+      for (std::int64_t& stride : strides) stride *= 2;
+      shape.push_back(2);
+      strides.push_back(1);
+      offset *= 2;
+      type = real_type(dtype);
+    }
+    const auto start = [type](const Tensor& t) {
+      return t.storage_offset() * t.element_size() / static_cast<std::int64_t>(itemsize(type));
     };
-    return as_strided(whole, view.shape, view.strides, start(whole) + view.offset - start(base),
-                      dtype);
+    return as_strided(whole, shape, strides, start(whole) + offset - start(base), type);
+  }
+  /// `part`, of the view's shape, as of() gives it.
+  Tensor parts(const Tensor& part) const {
+    return is_complex_view_of_real() ? as_real(part) : part;
   }
   /// A tensor with the memory layout of the base.
   Tensor make_whole() const {
@@ -46,8 +69,10 @@ Tensor cut(const Tensor& whole, const Region& region) {
   Tensor laid_out = whole;
   if (!(whole.strides() == region.base.strides())) copy(laid_out = region.make_whole(), whole);
   const Tensor part = region.of(laid_out);
-  Tensor out = empty_like(part);
-  copy(out, part);
+  Tensor out = region.is_complex_view_of_real()
+                   ? empty(region.view.shape, {.dtype = region.dtype, .device = part.device()})
+                   : empty_like(part);
+  copy(region.parts(out), part);
   if (recording(whole))
     record(out, "view", {whole},
            [region](const Tensor& grad, Needs) { return spread(grad, region); });
@@ -58,7 +83,7 @@ Tensor cut(const Tensor& whole, const Region& region) {
 Tensor spread(const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   zero(out);
-  copy(region.of(out), part);
+  copy(region.of(out), region.parts(part));
   if (recording(part))
     record(out, "view_backward", {part},
            [region](const Tensor& grad, Needs) { return cut(grad, region); });
@@ -69,7 +94,7 @@ Tensor spread(const Tensor& part, const Region& region) {
 Tensor replace(const Tensor& whole, const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   copy(out, whole);
-  part.defined() ? copy(region.of(out), part) : zero(region.of(out));
+  part.defined() ? copy(region.of(out), region.parts(part)) : zero(region.of(out));
   if (recording(whole, part))
     record(out, "view_backward", {whole, part},
            [region](const Tensor& grad, Needs needs) -> Gradients {

@@ -213,7 +213,7 @@ View as_complex(const Tensor& t) {
   }
   FERRITE_CHECK(t.strides().back() == 1 && even, ShapeError, kOp,
                 "the strides {} and offset {} do not let pairs be seen as complex numbers; call "
-                "contiguous() first",
+                "clone(kContiguous) first",
                 t.strides(), t.storage_offset());
   return v;
 }

@@ -190,8 +190,10 @@ void ConfusionMatrix::update(const Tensor& output, const Tensor& target) {
   NoGradGuard guard;
   FERRITE_CHECK(output.defined() && target.defined(), ValueError, "ConfusionMatrix",
                 "the {} is undefined", output.defined() ? "target" : "output");
-  FERRITE_CHECK(!is_floating(target.dtype()) && target.dtype() != kBool, DTypeError,
-                "ConfusionMatrix", "expected the target as integers, got {}", target.dtype());
+  FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "ConfusionMatrix",
+                "expected the target as integers, got {}", target.dtype());
+  FERRITE_CHECK(!output.is_complex(), DTypeError, "ConfusionMatrix",
+                "expected the output as scores or classes, got {}", output.dtype());
   Tensor predicted = output;
   if (is_floating(output.dtype())) {
     FERRITE_CHECK(output.dim() >= 2 && output.size(1) == classes_, ShapeError, "ConfusionMatrix",

@@ -257,9 +257,11 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const auto on_device = [](const Tensor& t) { return t.dim() > 0 || !t.device().is_host(); };
   const Device& device = on_device(a) ? a.device() : on_device(b) ? b.device() : condition.device();
   const DType dtype = ops::result_type(a, b);
-  if (is_complex(dtype))
-    return view_as_complex(where(condition.unsqueeze(-1), view_as_real(a.to(device, dtype)),
+  if (is_complex(dtype)) {
+    const Tensor holds = ops::operand(condition, kBool, condition.shape(), device);
+    return view_as_complex(where(holds.unsqueeze(-1), view_as_real(a.to(device, dtype)),
                                  view_as_real(b.to(device, dtype))));
+  }
   const Tensor& model = a.shape() == shape ? a : b.shape() == shape ? b : condition;
   const MemoryFormat format =
       model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;

@@ -52,8 +52,7 @@ Tensor view_as_real(T x) {
   check_complex(x, "view_as_real");
   Tensor out = geometry::apply(x, geometry::as_real(x), real_type(x.dtype()));
   if (recording(x))
-    record(out, "view_as_real", {x},
-           [](T grad, Needs) { return view_as_complex(grad.contiguous()); });
+    record(out, "view_as_real", {x}, [](T grad, Needs) { return ops::complex_of_pairs(grad); });
   autograd::link_view(out, x);
   return out;
 }

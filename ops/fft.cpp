@@ -289,15 +289,20 @@ Tensor shifted(const char* op, T x, const Dims& given, std::int64_t extra) {
 Tensor fft::fftfreq(std::int64_t n, double d, const TensorOptions& options) {
   checked_size(n, "fftfreq");
   check_fractions(options, "fftfreq");
-  const Tensor places = arange(0, n, 1, options);
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  const Tensor places = arange(0, n, 1, plain);
   places.slice(0, (n + 1) / 2).sub_(n);
-  return places.mul_(1 / (static_cast<double>(n) * d));
+  return detail::with_grad(places.mul_(1 / (static_cast<double>(n) * d)), options);
 }
 
 Tensor fft::rfftfreq(std::int64_t n, double d, const TensorOptions& options) {
   checked_size(n, "rfftfreq");
   check_fractions(options, "rfftfreq");
-  return arange(0, n / 2 + 1, 1, options).mul_(1 / (static_cast<double>(n) * d));
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  return detail::with_grad(arange(0, n / 2 + 1, 1, plain).mul_(1 / (static_cast<double>(n) * d)),
+                           options);
 }
 
 Tensor fft::fftshift(T x, const Dims& dim) { return shifted("fftshift", x, dim, 0); }

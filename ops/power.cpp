@@ -11,6 +11,7 @@
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/defined.h"
 #include "ferrite/ops/inplace.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/unary.h"
@@ -83,6 +84,7 @@ namespace {
 
 /// out = x^exponent, of one dtype; may be in place.
 void raise(const Tensor& out, const Tensor& x, Scalar exponent, const char* op) {
+  ops::check_real(x, op);
   const double e = exponent.to<double>();
   FERRITE_CHECK(is_floating(x.dtype()) || e >= 0, ValueError, op,
                 "integers cannot be raised to the negative power {}; convert with to(kFloat32)", e);

@@ -266,8 +266,8 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
       "bincount",
       [&] {
         const NoGradGuard guard;
-        FERRITE_CHECK(!is_floating(t.dtype()) && t.dtype() != kBool, DTypeError, "bincount",
-                      "expected integers, got {}", t.dtype());
+        FERRITE_CHECK(is_integral(t.dtype()), DTypeError, "bincount", "expected integers, got {}",
+                      t.dtype());
         FERRITE_CHECK(t.dim() == 1 && (!weights.defined() || weights.shape() == t.shape()),
                       ShapeError, "bincount", "expected 1 dimension, as for the weights, got {}",
                       t.shape());

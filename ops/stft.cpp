@@ -53,6 +53,12 @@ Tensor batched(T x, int dims, const char* op, F&& f) {
   return x.dim() == dims ? f(x) : f(x.unsqueeze(0)).squeeze(0);
 }
 
+void check_window(std::int64_t n, const TensorOptions& options, const char* op) {
+  FERRITE_CHECK(n >= 0, ValueError, op, "expected a length of 0 or more, got {}", n);
+  FERRITE_CHECK(is_differentiable(options.dtype), DTypeError, op,
+                "expected a floating or complex type, got {}", options.dtype);
+}
+
 /// The sum of frames [B, frames, size], `hop` apart: [B, length].
 Tensor overlapped(T frames, std::int64_t hop, std::int64_t length) {
   if (frames.is_complex())
@@ -66,7 +72,7 @@ Tensor overlapped(T frames, std::int64_t hop, std::int64_t length) {
 
 Tensor hamming_window(std::int64_t n, bool periodic, double alpha, double beta,
                       const TensorOptions& options) {
-  FERRITE_CHECK(n >= 0, ValueError, "hamming_window", "expected a length of 0 or more, got {}", n);
+  check_window(n, options, "hamming_window");
   if (n <= 1) return ones({n}, options);
   const double turn = 2 * std::numbers::pi / static_cast<double>(periodic ? n : n - 1);
   const Tensor k = arange(0, n, 1, {.dtype = kFloat64, .device = options.device});
@@ -74,7 +80,7 @@ Tensor hamming_window(std::int64_t n, bool periodic, double alpha, double beta,
 }
 
 Tensor hann_window(std::int64_t n, bool periodic, const TensorOptions& options) {
-  FERRITE_CHECK(n >= 0, ValueError, "hann_window", "expected a length of 0 or more, got {}", n);
+  check_window(n, options, "hann_window");
   return hamming_window(n, periodic, 0.5, 0.5, options);
 }
 
@@ -90,7 +96,7 @@ Tensor stft(T x, std::int64_t n_fft, const StftOptions& o) {
                       "complex signals have no half of frequencies that gives the other; leave "
                       "onesided out");
         const Tensor out = batched(x, 2, kOp, [&](T signal) {
-          FERRITE_CHECK(!o.center || o.pad_mode == PadMode::constant || signal.size(1) > n_fft / 2,
+          FERRITE_CHECK(!o.center || o.pad_mode != PadMode::reflect || signal.size(1) > n_fft / 2,
                         ValueError, kOp,
                         "a signal of {} is too short to be padded by n_fft / 2 = {}; give "
                         "pad_mode = PadMode::constant",

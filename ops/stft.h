@@ -9,7 +9,8 @@
 
 namespace ferrite {
 
-/// 0.5 - 0.5 cos(2 pi k / n); over n - 1 unless `periodic`, which suits transforms.
+/// 0.5 - 0.5 cos(2 pi k / n); over n - 1 unless `periodic`, which suits transforms. DTypeError for
+/// integers and bool.
 Tensor hann_window(std::int64_t n, bool periodic = true, const TensorOptions& options = {});
 /// alpha - beta cos(2 pi k / n), likewise.
 Tensor hamming_window(std::int64_t n, bool periodic = true, double alpha = 0.54, double beta = 0.46,

@@ -346,6 +346,8 @@ TEST_CASE("ConfusionMatrix refuses classes that do not exist") {
   CHECK_THROWS_AS(matrix.update(ones({2, 4}), ints({0, 1})), ShapeError);
   CHECK_THROWS_AS(matrix.update(ints({0, 1, 2}), ints({0, 1})), ShapeError);
   CHECK_THROWS_AS(matrix.update(ints({0, 1}), ones({2})), DTypeError);
+  CHECK_THROWS_AS(matrix.update(ints({0, 1}), ones({2}, kComplex64)), DTypeError);
+  CHECK_THROWS_AS(matrix.update(ones({2}, kComplex64), ints({0, 1})), DTypeError);
   CHECK_THROWS_AS(matrix.update(Tensor(), ints({0})), ValueError);
   CHECK_THROWS_AS(ConfusionMatrix(0), ValueError);
   CHECK_THROWS_AS(ConfusionMatrix(2).load_state_dict(matrix.state_dict()), ShapeError);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <complex>
 #include <functional>
 #include <iterator>
@@ -22,6 +23,7 @@
 #include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/promotion.h"
+#include "ferrite/ops/quantile.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
@@ -200,6 +202,36 @@ TEST_CASE("complex: real and imaginary parts are views that the tape follows") {
   CHECK(view_as_real(whole.t()).shape() == Shape{2, 3, 2});
 }
 
+TEST_CASE("complex: pairs that begin at an odd place in memory") {
+  // The gradient of `whole`, which starts at `begin`, is begin, begin + 1...
+  const auto grad_of = [](T whole, T pairs, int begin) {
+    const Tensor w = leaf(tensor({1. + i, 2. - i}));
+    view_as_complex(pairs).mul_(w);
+    sum(cat({zeros({begin}), whole}) * arange(whole.numel() + begin, kFloat32)).backward();
+    return w.grad().to_vector<Z>();
+  };
+  for (const int begin : {1, 2}) {
+    CAPTURE(begin);
+    const Tensor even = ones({4}), odd = ones({7}).slice(0, 1).detach();
+    const double g = begin;
+    CHECK(grad_of(even, even.view({2, 2}), begin) ==
+          std::vector<Z>{Z(g, g + 1) * (1. - i), Z(g + 2, g + 3) * (1. - i)});
+    CHECK(grad_of(odd, odd.slice(0, 1, 5).view({2, 2}), begin) ==
+          std::vector<Z>{Z(g + 1, g + 2) * (1. - i), Z(g + 3, g + 4) * (1. - i)});
+  }
+
+  const Tensor z = leaf(tensor({1. + 2. * i, 3. - i}));
+  sum(cat({zeros({1}), view_as_real(z).flatten()}) * arange(5, kFloat32)).backward();
+  CHECK(z.grad().to_vector<Z>() == std::vector<Z>{1. + 2. * i, 3. + 4. * i});
+
+  // complex64 in memory that is aligned to float32 alone.
+  std::vector<float> memory{0, 1, 2, 3, 4};
+  const Tensor there = from_blob(memory.data() + 1, {2}, kComplex64);
+  CHECK(there.clone().to_vector<Z>() == std::vector<Z>{1. + 2. * i, 3. + 4. * i});
+  there.copy_(tensor({i, 2. - i}));
+  CHECK(memory == std::vector<float>{0, 0, 1, 2, -1});
+}
+
 TEST_CASE("complex: elements are moved as others are") {
   for (const DType dtype : {kComplex64, kComplex128}) {
     CAPTURE(dtype);
@@ -253,6 +285,11 @@ TEST_CASE("complex: creation, scalars and conversions") {
   CHECK(tensor(2. + 0. * i).item<double>() == 2);
   CHECK(equal(zeros({2}, kComplex64) + 1, ones({2}, kComplex64)));
   CHECK(equal(full({2}, i, kComplex64), tensor({i, i})));
+  const Z below = full({}, Z(0, -0.0), kComplex64).item().toComplexDouble();
+  CHECK((!std::signbit(below.real()) && std::signbit(below.imag())));
+  const Tensor there = z.to("cpu:1");
+  CHECK(equal(where(tensor(true), there, there * 2).cpu(), z));
+  CHECK(equal(there.masked_fill(tensor(false), 0).cpu(), z));
   CHECK(equal(z.to(kFloat64), tensor({1., 3.}, kFloat64)));
   CHECK(equal(tensor({0. * i, i, 1. + 0. * i}).to(kBool), tensor({false, true, true})));
   CHECK(equal(tensor({1.5, 2}).to(kComplex128), tensor({1.5 + 0. * i, 2. + 0. * i}, kComplex128)));
@@ -335,6 +372,10 @@ TEST_CASE("complex: errors") {
   refused("DTypeError", "complex", [&] { complex(x, ones({2}, kFloat64)); });
   refused("DTypeError", "polar", [&] { polar(x, z); });
   refused("DTypeError", "lt", [&] { lt(z, z); });
+  refused("DTypeError", "pow", [&] { pow(z, -1); });
+  refused("DTypeError", "pow", [&] { pow(x, i); });
+  refused("DTypeError", "pow_", [&] { pow_(z.clone(), -1); });
+  refused("DTypeError", "bincount", [&] { bincount(z); });
   refused("DTypeError", "add", [&] { add(x, x, i); });
   refused("ShapeError", "view_as_real", [&] { view_as_real(z.reshape({1, 1, 1, 1, 1, 1, 1, 2})); });
   const autograd::DetectAnomalyGuard anomaly;

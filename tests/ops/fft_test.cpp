@@ -199,6 +199,16 @@ TEST_CASE("stft, istft: values and gradients are PyTorch's") {
     const std::string result = outcome(f);
     CHECK_MESSAGE(is_error(result, type, op), result);
   };
+  for (const PadMode mode : {PadMode::replicate, PadMode::circular}) {
+    const Tensor x = signal.slice(1, 0, 4);  // as short as the padding
+    const Tensor padded = pad(x, {4, 4}, mode);
+    check_close(parts(stft(x, 8, {.pad_mode = mode})), parts(stft(padded, 8, {.center = false})), 0,
+                0);
+  }
+  refused("ValueError", "stft", [&] { stft(signal.slice(1, 0, 4), 8); });
+  refused("DTypeError", "hann_window", [&] { hann_window(8, true, {.dtype = kInt64}); });
+  refused("DTypeError", "hamming_window",
+          [&] { hamming_window(1, true, 0.5, 0.5, {.dtype = kBool}); });
   refused("ValueError", "stft", [&] { stft(signal, 0); });
   refused("ValueError", "stft", [&] { stft(signal, 100); });
   refused("ValueError", "stft", [&] { stft(signal, 8, {.win_length = 9}); });
@@ -217,6 +227,12 @@ TEST_CASE("fft: types and errors") {
   CHECK(fft::rfft(zeros({4}, {.dtype = kFloat64})).dtype() == kComplex128);
   CHECK(fft::irfft(zeros({4}, kComplex128)).dtype() == kFloat64);
   CHECK(fft::fftfreq(4).dtype() == kFloat32);
+  for (const auto& freq : {fft::fftfreq, fft::rfftfreq}) {
+    const Tensor f = freq(4, 1, {.requires_grad = true});
+    CHECK(f.requires_grad());
+    CHECK(f.is_leaf());
+    CHECK(f[1].item<double>() == 0.25);
+  }
   const Tensor x = zeros({2, 4}), z = zeros({2, 4}, kComplex64);
   const auto refused = [](const std::string& type, const std::string& op, auto f) {
     const std::string result = outcome(f);
