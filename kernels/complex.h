@@ -13,8 +13,10 @@ View as_real(const View& v);
 View complex_part(const View& v, int part);
 
 /// out = a op b for mul and div, where all are of one complex dtype, and eq and ne, where `out` is
-/// bool. Quotients neither overflow nor underflow where the result does not, but by rounding
-/// (Smith, "Algorithm 116: Complex division", 1962).
+/// bool. Quotients are Smith's ("Algorithm 116: Complex division", 1962): without squares of b's
+/// parts, which would overflow or underflow long before the result. Parts within a factor of 2 of
+/// the largest number may still overflow, and digits are lost where the quotient of b's smaller and
+/// larger part, or its product with a part of a or b, underflows.
 FERRITE_KERNEL_FUNCTION(complex_binary, BinaryOp op, const View& out, const View& a, const View& b);
 
 }  // namespace ferrite::kernels

@@ -42,22 +42,29 @@ void check_cufft(cufftResult result, const char* call) {
 }
 #define CUFFT_CHECK(call) check_cufft((call), #call)
 
+class FftHandle {
+ public:
+  FftHandle() { CUFFT_CHECK(cufft_library().create(&handle_)); }
+  ~FftHandle() { cufft_library().destroy(handle_); }
+  FftHandle(const FftHandle&) = delete;
+  FftHandle& operator=(const FftHandle&) = delete;
+
+  operator cufftHandle() const { return handle_; }
+
+ private:
+  cufftHandle handle_ = CUFFT_PLAN_NULL;
+};
+
 class FftPlan {
  public:
   explicit FftPlan(const FftProblem& problem) : problem_(problem) {
     const Cufft& f = cufft_library();
-    CUFFT_CHECK(f.create(&handle_));
     CUFFT_CHECK(f.set_auto_allocation(handle_, 0));
     std::array<long long, 3> sizes{};
     std::copy_n(problem.sizes.begin(), problem.rank, sizes.begin());
     CUFFT_CHECK(f.make_plan(handle_, problem.rank, sizes.data(), nullptr, 1, 0, nullptr, 1, 0,
                             type(), problem.batch, &bytes_));
   }
-  ~FftPlan() {
-    if (handle_ != CUFFT_PLAN_NULL) cufft_library().destroy(handle_);
-  }
-  FftPlan(const FftPlan&) = delete;
-  FftPlan& operator=(const FftPlan&) = delete;
 
   void run(const Stream& stream, bool inverse, void* out, void* in) {
     const Cufft& f = cufft_library();
@@ -106,7 +113,7 @@ class FftPlan {
   }
 
   const FftProblem problem_;
-  cufftHandle handle_ = CUFFT_PLAN_NULL;
+  const FftHandle handle_;
   std::size_t bytes_ = 0;
   std::mutex mutex_;
 };

@@ -27,11 +27,17 @@ class Handle {
  public:
   explicit Handle(const Stream& stream)
       : scope_(stream, "linalg"), entry_(entry_for(stream)), lock_(entry_.mutex) {
-    if (entry_.handle) return;
+    if (entry_.params) return;
     const ferrite::cuda::detail::CaptureRelaxed relaxed;
-    CUSOLVER_CHECK(library()->create(&entry_.handle));
+    if (!entry_.handle) {  // else what follows failed the last time
+      cusolverDnHandle_t handle = nullptr;
+      CUSOLVER_CHECK(library()->create(&handle));
+      entry_.handle = handle;
+    }
     CUSOLVER_CHECK(library()->set_stream(entry_.handle, ferrite::cuda::native_stream(stream)));
-    CUSOLVER_CHECK(library()->create_params(&entry_.params));
+    cusolverDnParams_t params = nullptr;
+    CUSOLVER_CHECK(library()->create_params(&params));
+    entry_.params = params;
   }
   cusolverDnHandle_t get() const { return entry_.handle; }
   cusolverDnParams_t params() const { return entry_.params; }
@@ -40,7 +46,7 @@ class Handle {
   struct Entry {
     std::mutex mutex;
     cusolverDnHandle_t handle = nullptr;
-    cusolverDnParams_t params = nullptr;
+    cusolverDnParams_t params = nullptr;  // the last that is made
   };
 
   static Entry& entry_for(const Stream& stream) {
@@ -84,13 +90,19 @@ struct Scratch {
 };
 
 /// call(i) for every matrix, as one piece of work named `name`; waits where the host's scratch
-/// memory is in use until the work is done.
+/// memory is in use until the work is done, also that before a call that fails.
 template <class Call>
 void for_each_matrix(const Stream& stream, const char* name, const View& batch,
                      const std::vector<char>& host, Call&& call) {
-  {
+  try {
     const profiler::detail::DeviceWork work(stream, name);
     for (std::int64_t i = 0; i < batch.sizes[0]; ++i) check(call(i), name);
+  } catch (...) {
+    try {
+      if (!host.empty()) stream.synchronize();
+    } catch (const Error&) {  // the error of the call says more
+    }
+    throw;
   }
   if (!host.empty()) stream.synchronize();
 }
