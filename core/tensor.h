@@ -189,7 +189,7 @@ class Tensor : public TensorMethods {
   /// `float loss = x.item();`
   Scalar item() const { return item_scalar(); }
   /// Whether the only element is not 0, which `if (x)` asks in Python.
-  bool is_nonzero() const { return item<double>() != 0; }
+  bool is_nonzero() const { return item<std::complex<double>>() != 0.; }
   /// All elements in row-major order, converted to T, whatever the strides. Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
@@ -476,7 +476,9 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype = get_default_dtype
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
                  std::function<void()> deleter = {});
-/// Its dtype and device are those of the options: from_blob(data, {2, 3}, dtype(kFloat64)).
+/// Its dtype and device are those of the options: from_blob(data, {2, 3}, dtype(kFloat64)), on the
+/// host if they name no device. TensorOptions{...} always has one, the thread's default device if
+/// .device is left out: name it there if set_default_device() may have been called.
 template <class T>
 requires std::same_as<T, TensorOptions> || std::same_as<T, TensorOptionsBuilder> Tensor
 from_blob(void* data, const Shape& shape, const T& options, std::function<void()> deleter = {}) {

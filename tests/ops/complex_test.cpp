@@ -283,6 +283,8 @@ TEST_CASE("complex: creation, scalars and conversions") {
   CHECK(outcome([&] { return z[0].item<double>(); }).find("1+2j is not a real number") !=
         std::string::npos);
   CHECK(tensor(2. + 0. * i).item<double>() == 2);
+  CHECK(tensor(i).is_nonzero());
+  CHECK(!tensor(0. * i).is_nonzero());
   CHECK(equal(zeros({2}, kComplex64) + 1, ones({2}, kComplex64)));
   CHECK(equal(full({2}, i, kComplex64), tensor({i, i})));
   const Z below = full({}, Z(0, -0.0), kComplex64).item().toComplexDouble();
