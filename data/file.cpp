@@ -117,8 +117,12 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   if (::fsync(descriptor_) != 0) fail_errno(op_, "sync", temporary_, errno);
+}
+
+void AtomicFile::commit() {
+  sync();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno(op_, "rename to", path_, errno);
   ::close(descriptor_);
   descriptor_ = -1;

@@ -54,6 +54,8 @@ class AtomicFile {
   /// Replaces bytes that were already written.
   void overwrite(std::uint64_t offset, std::string_view text);
   std::uint64_t written() const { return written_; }
+  /// Writes what was given so far to the disk, which commit() would do before it renames.
+  void sync();
   void commit();
 
  private:

@@ -54,6 +54,15 @@ std::vector<std::string> Builder::nodes(const char* type, const std::vector<std:
   return names;
 }
 
+void Builder::reserve(const std::string& name) {
+  if (names_.insert(name).second) reserved_.insert(name);
+}
+
+std::string Builder::parameter(const std::string& name, const Tensor& tensor) {
+  if (reserved_.erase(name) > 0) names_.erase(name);
+  return initializer(name, tensor);
+}
+
 std::string Builder::initializer(const std::string& name, const Tensor& tensor) {
   const std::string unique = fresh(name);
   *graph_.add_initializer() = data::onnx_tensor(unique, tensor.detach().cpu().contiguous());
@@ -78,13 +87,13 @@ std::string Builder::scalar(Scalar value, DType dtype) {
       value.is_floating() ? fmt::format("{} {:a}", ferrite::name(dtype), value.to<double>())
                           : fmt::format("{} {}", ferrite::name(dtype), value.to<std::int64_t>());
   std::string& name = scalars_[key];
-  if (name.empty()) name = constant(full({}, value, {.dtype = dtype}));
+  if (name.empty()) name = constant(full({}, value, {.dtype = dtype, .device = kCPU}));
   return name;
 }
 
 std::string Builder::filled(std::int64_t count, double value, DType dtype) {
   std::string& name = scalars_[fmt::format("{} {} {:a}", count, ferrite::name(dtype), value)];
-  if (name.empty()) name = constant(full({count}, value, {.dtype = dtype}));
+  if (name.empty()) name = constant(full({count}, value, {.dtype = dtype, .device = kCPU}));
   return name;
 }
 

@@ -37,7 +37,11 @@ class Builder {
     return nodes(type, inputs, attributes, 1)[0];
   }
 
-  /// A tensor in the file, under this name or one like it.
+  /// Keeps a name for the tensor that parameter() writes under it.
+  void reserve(const std::string& name);
+  /// A tensor in the file, under the reserved name, or one like it for a second one.
+  std::string parameter(const std::string& name, const Tensor& tensor);
+  /// A tensor in the file, under this name or one like it that is free.
   std::string initializer(const std::string& name, const Tensor& tensor);
   /// A tensor that is no parameter, which readers may train.
   std::string constant(const Tensor& tensor);
@@ -66,7 +70,7 @@ class Builder {
   int opset_;
   std::string path_, batch_input_, batch_;
   int batch_dim_ = 0;
-  std::set<std::string> names_;
+  std::set<std::string> names_, reserved_;
   std::map<std::vector<std::int64_t>, std::string> lists_;
   std::map<std::string, std::string> scalars_;
   std::map<std::string, int> counts_;

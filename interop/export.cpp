@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/core/version.h"
 #include "ferrite/interop/builder.h"
 #include "ferrite/interop/fold_batch_norm.h"
 #include "ferrite/interop/onnx.h"
@@ -41,7 +43,7 @@ Tensor varied(const Tensor& example, int batch_dim, std::int64_t batch, Generato
   const NoGradGuard no_grad;
   Tensor t = example.detach();
   if (batch_dim >= 0 && t.size(batch_dim) != batch) {
-    Tensor rows = empty({batch}, {.dtype = kInt64});
+    Tensor rows = empty({batch}, {.dtype = kInt64, .device = kCPU});
     for (std::int64_t i = 0; i < batch; ++i) rows.data<std::int64_t>()[i] = i % t.size(batch_dim);
     t = t.index_select(batch_dim, rows.to(t.device()));
   }
@@ -49,7 +51,8 @@ Tensor varied(const Tensor& example, int batch_dim, std::int64_t batch, Generato
   for (int d = 0; d < t.dim(); ++d) all.push_back(d);
   if (t.dim() > 0) t = flip(t, all);
   if (is_floating(t.dtype())) {
-    const Tensor noise = rand(t.shape(), {.dtype = kFloat32}, &random).to(t.device(), t.dtype());
+    const Tensor noise =
+        rand(t.shape(), {.dtype = kFloat32, .device = kCPU}, &random).to(t.device(), t.dtype());
     t = t + (noise - 0.5) * 0.1;
   }
   return t.contiguous();
@@ -81,17 +84,6 @@ std::vector<int> batch_dims(const std::vector<Tensor>& examples, const SaveOptio
   return dims;
 }
 
-std::vector<std::string> names_for(const std::vector<std::string>& given, std::size_t count,
-                                   const char* what) {
-  FERRITE_CHECK(given.empty() || given.size() == count, ValueError, kSaveOp,
-                "{} {}_names for {} {}s", given.size(), what, count, what);
-  if (!given.empty()) return given;
-  if (count == 1) return {what};
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < count; ++i) names.push_back(fmt::format("{}_{}", what, i));
-  return names;
-}
-
 void describe(pb::ValueInfoProto& info, const std::string& name, const Variable& variable) {
   info.set_name(name);
   auto& type = *info.mutable_type()->mutable_tensor_type();
@@ -117,19 +109,19 @@ class Writer {
         graph_(graph, opset),
         names_(recording.variables.size()) {}
 
-  void write(const std::vector<std::string>& input_names,
-             const std::vector<std::string>& output_names, const std::vector<int>& batch_dims) {
-    // Names of inputs, outputs and parameters are taken first: nobody else gets them.
-    for (const auto* list : {&input_names, &output_names})
-      for (const std::string& name : *list)
-        FERRITE_CHECK(!name.empty() && graph_.fresh(name) == name, ValueError, kSaveOp,
-                      "the name '{}' of an input or output is empty or given twice", name);
+  void write(const SaveOptions& options, const std::vector<int>& batch_dims) {
+    // Names of parameters, inputs and outputs are taken first: nobody else gets them.
+    mark_needed();
+    reserve_parameters();
+    const std::vector<std::string> input_names = names_for(options.input_names,
+                                                           recording_.inputs.size(), "input"),
+                                   output_names = names_for(options.output_names,
+                                                            recording_.outputs.size(), "output");
     for (std::size_t i = 0; i < input_names.size(); ++i) {
       names_[i] = input_names[i];
       describe(*proto_.add_input(), input_names[i], recording_.variables[i]);
       if (batch_dims[i] >= 0) graph_.set_batch(input_names[i], batch_dims[i]);
     }
-    mark_needed();
     for (std::size_t i = 0; i < recording_.operations.size(); ++i)
       if (needed_[i]) write(recording_.operations[i]);
     for (std::size_t i = 0; i < output_names.size(); ++i) write_output(i, output_names[i]);
@@ -154,6 +146,42 @@ class Writer {
     }
   }
 
+  void reserve_parameters() {
+    const auto reserve = [&](int number) {
+      if (number == kNone) return;
+      const Variable& v = recording_.variables[static_cast<std::size_t>(number)];
+      if (v.kind == Variable::Kind::parameter) graph_.reserve(v.name);
+    };
+    for (std::size_t i = 0; i < recording_.operations.size(); ++i)
+      if (needed_[i]) std::ranges::for_each(inputs_by_name(recording_.operations[i]), reserve);
+    std::ranges::for_each(recording_.outputs, reserve);
+  }
+
+  /// The given names, or others that are free.
+  std::vector<std::string> names_for(const std::vector<std::string>& given, std::size_t count,
+                                     const char* what) {
+    FERRITE_CHECK(given.empty() || given.size() == count, ValueError, kSaveOp,
+                  "{} {}_names for {} {}s", given.size(), what, count, what);
+    for (const std::string& name : given)
+      FERRITE_CHECK(!name.empty() && graph_.fresh(name) == name, ValueError, kSaveOp,
+                    "the name '{}' of an input or output is empty, given twice or that of a "
+                    "parameter",
+                    name);
+    if (!given.empty()) return given;
+    if (count == 1) return {graph_.fresh(what)};
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i)
+      names.push_back(graph_.fresh(fmt::format("{}_{}", what, i)));
+    return names;
+  }
+
+  /// Those inputs that an op reads by name. Weights of recurrent layers are written in another
+  /// order.
+  static std::span<const int> inputs_by_name(const Operation& op) {
+    const std::span<const int> all(op.inputs);
+    return op.op == "rnn" ? all.first(std::min<std::size_t>(all.size(), 3)) : all;
+  }
+
   const std::string& name_of(int number) {
     std::string& name = names_[static_cast<std::size_t>(number)];
     if (!name.empty()) return name;
@@ -163,7 +191,7 @@ class Writer {
       value = value.narrow(0, 0, 1);
       name = graph_.node("Expand", {graph_.constant(value), graph_.sizes(v.shape)});
     } else {
-      name = v.kind == Variable::Kind::parameter ? graph_.initializer(v.name, v.tensor)
+      name = v.kind == Variable::Kind::parameter ? graph_.parameter(v.name, v.tensor)
                                                  : graph_.constant(v.tensor);
     }
     return name;
@@ -174,13 +202,8 @@ class Writer {
     const Exporter exporter = find_exporter(op.has("function") ? "unary" : op.op);
     if (!exporter) op.refuse("it has no equivalent in ONNX, or none that is written");
     Exported e{graph_, op, recording_.variables, {}, std::vector<std::string>(op.outputs.size())};
-    if (op.op == "rnn") {
-      // Its weights are written in another order.
-      for (std::size_t i = 0; i < op.inputs.size(); ++i)
-        e.inputs.push_back(i < 3 && op.inputs[i] != kNone ? name_of(op.inputs[i]) : "");
-    } else {
-      for (const int v : op.inputs) e.inputs.push_back(v == kNone ? "" : name_of(v));
-    }
+    for (const int v : inputs_by_name(op)) e.inputs.push_back(v == kNone ? "" : name_of(v));
+    e.inputs.resize(op.inputs.size());
     exporter(e);
     for (std::size_t i = 0; i < e.outputs.size(); ++i)
       if (op.outputs[i] != kNone && std::ranges::find(op.inputs, op.outputs[i]) == op.inputs.end())
@@ -259,14 +282,12 @@ void detail::save(nn::Module& model, const Forward& forward, const std::vector<T
   pb::ModelProto proto;
   proto.set_ir_version(8);
   proto.set_producer_name("Ferrite");
-  proto.set_producer_version("0.1.0");
+  proto.set_producer_version(kVersion);
   auto& opset = *proto.add_opset_import();
   opset.set_domain("");
   opset.set_version(options.opset);
   proto.mutable_graph()->set_name(model.name());
-  Writer(recording, *proto.mutable_graph(), options.opset)
-      .write(names_for(options.input_names, recording.inputs.size(), "input"),
-             names_for(options.output_names, recording.outputs.size(), "output"), dims);
+  Writer(recording, *proto.mutable_graph(), options.opset).write(options, dims);
   data::write_onnx(std::move(proto), path, {.external_data = options.external_data}, kSaveOp);
 }
 

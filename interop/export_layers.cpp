@@ -125,7 +125,7 @@ void export_layer_norm(Exported& e) {
   const std::vector<std::int64_t>& shape = e.op.integers("shape");
   std::string scale = e.has(1) ? e.inputs[1] : "";
   if (scale.empty()) {
-    const Tensor ones_of = ones(Shape(shape), {.dtype = e.input(0).dtype()});
+    const Tensor ones_of = ones(Shape(shape), {.dtype = e.input(0).dtype(), .device = kCPU});
     scale = e.graph.constant(ones_of);
   }
   e.give(e.graph.node("LayerNormalization", {e.inputs[0], scale, e.has(2) ? e.inputs[2] : ""},
@@ -150,6 +150,11 @@ void export_rms_norm(Exported& e) {
 
 void export_local_response_norm(Exported& e) {
   const auto number = [&](const char* name) { return static_cast<float>(e.op.number(name)); };
+  if (const std::int64_t size = e.op.integer("size"); size % 2 == 0)
+    e.op.refuse(fmt::format(
+        "its size is {}, and a window of an even size lies one channel further to the front here "
+        "than in ONNX's LRN: choose an odd size",
+        size));
   e.give(e.graph.node("LRN", {e.inputs[0]},
                       {{"alpha", number("alpha")},
                        {"beta", number("beta")},
@@ -219,7 +224,7 @@ std::string pool_evenly(Exported& e, const char* type, const std::string& x,
 
 /// [size, windows]: the share of each cell in the mean of each window.
 Tensor shares(std::int64_t size, std::int64_t windows, DType dtype) {
-  Tensor out = zeros({size, windows}, {.dtype = kFloat64});
+  Tensor out = zeros({size, windows}, {.dtype = kFloat64, .device = kCPU});
   for (std::int64_t w = 0; w < windows; ++w) {
     const std::int64_t begin = w * size / windows, end = ((w + 1) * size + windows - 1) / windows;
     for (std::int64_t i = begin; i < end; ++i)

@@ -70,6 +70,13 @@ void export_cumsum(Exported& e) {
                       {e.as(0, e.output().dtype()), e.graph.scalar(e.op.integer("dim"), kInt64)}));
 }
 
+/// Whether any or all are not 0: the largest or smallest of 0 and 1.
+template <const char* const& Type>
+void export_question(Exported& e) {
+  const std::string bits = e.graph.cast(e.as(0, kBool), kBool, kInt32);
+  e.give(e.graph.cast(reduced(e, Type, bits, e.op.flag("keepdim")), kInt32, e.output().dtype()));
+}
+
 constexpr const char *kReduceSum = "ReduceSum", *kReduceMean = "ReduceMean",
                      *kReduceMax = "ReduceMax", *kReduceMin = "ReduceMin", *kArgMax = "ArgMax",
                      *kArgMin = "ArgMin", *kSoftmax = "Softmax", *kLogSoftmax = "LogSoftmax";
@@ -82,6 +89,8 @@ const ExporterTable& reduction_exporters() {
       {"mean", export_reduction<kReduceMean>},
       {"amax", export_reduction<kReduceMax>},
       {"amin", export_reduction<kReduceMin>},
+      {"any", export_question<kReduceMax>},
+      {"all", export_question<kReduceMin>},
       {"var", export_var},
       {"std", export_std},
       {"norm", export_norm},

@@ -31,8 +31,8 @@ void fold_batch_norms(Recording& recording) {
     });
     if (source == recording.operations.end() || !fixed(*source, 1) ||
         readers[static_cast<std::size_t>(norm.inputs[0])] != 1 ||
-        (source->op == "linear" && variable(norm.inputs[0]).dim() != 2))
-      continue;
+        variable(norm.inputs[0]).dim() != variable(source->inputs[1]).dim())
+      continue;  // the last: without a batch, or with more dimensions, dim 1 is not the channels
 
     const auto value = [&](int v) { return v == kNone ? Tensor() : variable(v).tensor; };
     const nn::detail::FoldedNorm values = nn::detail::fold_norm(

@@ -216,6 +216,9 @@ void Graph::give_tensors(nn::Module& module) {
       for (std::size_t dot = i.name.find('.'); dot != std::string::npos;
            dot = i.name.find('.', dot + 1))
         parts.insert(i.name.substr(0, dot));
+  // Those get names of the network itself that no other tensor or part has: "a/", "a/b".
+  std::set<std::string, std::less<>> taken = parts;
+  for (const Initializer& i : initializers_) taken.insert(i.name);
   std::map<std::string, nn::Module*, std::less<>> modules{{"", &module}};
   for (Initializer& i : initializers_) {
     if (i.role == Role::constant) continue;
@@ -233,10 +236,12 @@ void Graph::give_tensors(nn::Module& module) {
       owner = part;
       begin = dot + 1;
     }
-    if (plain)
+    if (plain) {
       last = i.name.substr(begin);
-    else
+    } else {
       std::ranges::replace(last, '.', '/');
+      while (!taken.insert(last).second) last += '/';
+    }
     i.place = i.role == Role::parameter ? &owner->add_parameter(last, i.tensor)
                                         : &owner->add_buffer(last, i.tensor);
   }

@@ -51,11 +51,12 @@ Tensor power(const Tensor& a, const Tensor& b) {
   return (number ? pow(a, b.item()) : pow(a, b)).to(a.dtype());
 }
 
-/// Division of integers rounds towards zero, as in C.
+/// Division of integers rounds towards zero, as in C; by zero it gives 0.
 Tensor divide(const Tensor& a, const Tensor& b) {
   if (is_floating(a.dtype()) || is_floating(b.dtype())) return a / b;
-  const Tensor quotient = trunc(a.to(kFloat64) / b.to(kFloat64));
-  return quotient.to(a.dtype());
+  const Tensor down = floor_divide(a, b);
+  const Tensor up = logical_and(lt(down, 0), ne(remainder(a, b), 0));  // by one
+  return (down + up.to(down.dtype())).to(a.dtype());
 }
 
 Results modulo(const Call& c) {

@@ -195,8 +195,13 @@ Results run_group_norm(const Call& c) {
 }
 
 Results run_lrn(const Call& c) {
+  const std::int64_t size = c.integer("size", 1);
+  // ONNX's window of an even size has the odd channel at the back, PyTorch's and Ferrite's at the
+  // front.
+  if (size % 2 == 0)
+    c.node.refuse(fmt::format("its size is {}; windows of an even size are not read", size));
   return {local_response_norm(
-      c[0], c.integer("size", 1),
+      c[0], size,
       {.alpha = c.real("alpha", 1e-4), .beta = c.real("beta", 0.75), .k = c.real("bias", 1)})};
 }
 
@@ -338,7 +343,7 @@ Results arg(const Call& c) {
 Results run_cumsum(const Call& c) {
   if (c.integer("exclusive", 0) != 0 || c.integer("reverse", 0) != 0)
     c.node.refuse("exclusive and reverse are not read");
-  return {cumsum(c[0], c.dim(c[1].item<std::int64_t>()))};
+  return {cumsum(c[0], c.dim(c[1].item<std::int64_t>()), c[0].dtype())};
 }
 
 const std::vector<std::string_view> kReduction{"axes", "keepdims", "noop_with_empty_axes"},

@@ -200,13 +200,17 @@ Results run_shape(const Call& c) {
   for (std::int64_t d = begin; d < end; ++d) sizes.push_back(c[0].size(static_cast<int>(d)));
   return {integers(sizes)};
 }
-Results run_size(const Call& c) { return {full({}, c[0].numel(), {.dtype = kInt64})}; }
+Results run_size(const Call& c) {
+  return {full({}, c[0].numel(), {.dtype = kInt64, .device = kCPU})};
+}
 
 Results run_constant(const Call& c) {
   if (const auto value = c.node.tensors.find("value"); value != c.node.tensors.end())
     return {value->second};
-  if (c.given("value_int")) return {full({}, c.integer("value_int", 0), {.dtype = kInt64})};
-  if (c.given("value_float")) return {full({}, c.real("value_float", 0), {.dtype = kFloat32})};
+  if (c.given("value_int"))
+    return {full({}, c.integer("value_int", 0), {.dtype = kInt64, .device = kCPU})};
+  if (c.given("value_float"))
+    return {full({}, c.real("value_float", 0), {.dtype = kFloat32, .device = kCPU})};
   if (c.given("value_ints")) return {integers(c.list("value_ints"))};
   if (c.given("value_floats")) {
     const auto& floats = c.node.attributes.at("value_floats").floats();
@@ -218,16 +222,16 @@ Results run_constant(const Call& c) {
 Results run_constant_of_shape(const Call& c) {
   const auto value = c.node.tensors.find("value");
   const Shape shape = checked_shape(c, c.integers(0));
-  if (value == c.node.tensors.end()) return {zeros(shape, {.dtype = kFloat32})};
+  if (value == c.node.tensors.end()) return {zeros(shape, {.dtype = kFloat32, .device = kCPU})};
   if (value->second.numel() != 1) c.node.refuse("expected a value of one number");
-  return {full(shape, value->second.item(), {.dtype = value->second.dtype()})};
+  return {full(shape, value->second.item(), {.dtype = value->second.dtype(), .device = kCPU})};
 }
 
 Results run_range(const Call& c) {
   const double begin = c[0].item<double>(), end = c[1].item<double>(), step = c[2].item<double>();
   if (!(step != 0) || !((end - begin) / step <= static_cast<double>(kMostElements)))
     c.node.refuse("a range of more than 2^31 numbers");
-  const TensorOptions options{.dtype = c[0].dtype()};
+  const TensorOptions options{.dtype = c[0].dtype(), .device = kCPU};
   if ((end - begin) / step <= 0) return {empty({0}, options)};
   return {arange(c[0].item(), c[1].item(), c[2].item(), options)};
 }

@@ -2,8 +2,8 @@
 //
 //   onnx::save(net, example, "net.onnx", {.dynamic_batch = true});
 //
-//   auto net = onnx::load("net.onnx");
-//   Tensor scores = (*net)(images);
+//   auto loaded = onnx::load("net.onnx");
+//   Tensor scores = (*loaded)(images);
 //
 // docs/onnx.md lists the ops, and says what is and is not exchanged.
 #pragma once
@@ -64,8 +64,12 @@ std::vector<Tensor> tensors_in(Result result) {
 ///
 /// ValueError if the network cannot be written: an op without equivalent, named with the path of
 /// its module; a result that depends on the input in a way that is not recorded (values read by
-/// item(), in-place changes of a part); other ops for other values. IoError if the file cannot be
-/// written. After an error there is no file, or the old one.
+/// item(), in-place changes of a part); other ops for other values. The last two are found as far
+/// as the runs differ: a branch that takes the same side in all of them, or a tensor that the
+/// program fills itself and that is the same in all, is written as it was. IoError if the file
+/// cannot be written. After an error there is no file, or the old one; with external_data the two
+/// files appear one after the other, so that if the second cannot be renamed, or the process ends
+/// between them, the data are new and the model is the old one or none.
 template <std::derived_from<nn::Module> Model>
 void save(Model& model, const Tensor& example, const std::filesystem::path& path,
           const SaveOptions& options = {}) {

@@ -173,6 +173,20 @@ std::optional<Size> size_of(const std::vector<std::int64_t>& sizes,
   return size;
 }
 
+/// Whether two attributes have one name, and values of one type.
+bool same_kind(const tracing::Attribute& a, const tracing::Attribute& b) {
+  return std::strcmp(a.name, b.name) == 0 && a.value.index() == b.value.index();
+}
+
+/// An op, with the names of its attributes where it is beside another of its name.
+std::string described(const Tape::Event& event, const Tape::Event& beside) {
+  std::vector<std::string> names;
+  if (event.op == beside.op)
+    for (const tracing::Attribute& a : event.attributes) names.emplace_back(a.name);
+  const std::string list = names.empty() ? "" : fmt::format("({})", fmt::join(names, ", "));
+  return fmt::format("{}{} {}", event.op, list, in_module(event.path));
+}
+
 class Comparison {
  public:
   Comparison(const std::vector<Tape>& tapes, const std::vector<std::int64_t>& batches,
@@ -189,13 +203,14 @@ class Comparison {
       const std::size_t count = std::min(first.events.size(), other.events.size());
       for (std::size_t i = 0; i < count; ++i) {
         const Tape::Event &a = first.events[i], &b = other.events[i];
-        FERRITE_CHECK(
-            a.op == b.op && a.path == b.path && a.inputs == b.inputs && a.outputs == b.outputs,
-            ValueError, kSaveOp,
-            "the network does not compute the same for all inputs: op {} is {} {} for the "
-            "example, and {} {} for other values or another batch size; what depends on "
-            "them cannot be exported",
-            i, a.op, in_module(a.path), b.op, in_module(b.path));
+        FERRITE_CHECK(a.op == b.op && a.path == b.path && a.inputs == b.inputs &&
+                          a.outputs == b.outputs &&
+                          std::ranges::equal(a.attributes, b.attributes, same_kind),
+                      ValueError, kSaveOp,
+                      "the network does not compute the same for all inputs: op {} is {} for the "
+                      "example, and {} for other values or another batch size; what depends on "
+                      "them cannot be exported",
+                      i, described(a, b), described(b, a));
       }
       FERRITE_CHECK(first.events.size() == other.events.size(), ValueError, kSaveOp,
                     "the network does not compute the same for all inputs: {} ops for the example, "
@@ -289,6 +304,12 @@ const tracing::Value* Operation::values(const char* name, std::size_t run) const
   return nullptr;
 }
 
+const tracing::Value& Operation::value(const char* name, std::size_t run) const {
+  const tracing::Value* const found = values(name, run);
+  if (!found) refuse(fmt::format("it does not say its {}", name));
+  return *found;
+}
+
 void Operation::refuse(const std::string& reason) const {
   fail<ValueError>(kSaveOp, "{} {} cannot be exported: {}", op, in_module(path), reason);
 }
@@ -319,11 +340,12 @@ bool same(const tracing::Value& a, const tracing::Value& b) {
 
 template <class T>
 const T& Operation::get(const char* name) const {
+  const tracing::Value& first = value(name);
   for (std::size_t run = 1; run < attributes.size(); ++run)
-    if (!same(*values(name), *values(name, run)))
+    if (!same(first, value(name, run)))
       refuse(fmt::format("its {} depends on the values of the input or on the size of the batch",
                          name));
-  return std::get<T>(*values(name));
+  return std::get<T>(first);
 }
 template const bool& Operation::get(const char*) const;
 template const double& Operation::get(const char*) const;
@@ -334,11 +356,11 @@ template const tracing::Sizes& Operation::get(const char*) const;
 
 Sizes Operation::sizes(const char* name) const {
   Sizes all;
-  const std::size_t count = std::get<tracing::Sizes>(*values(name)).size();
+  const std::size_t count = std::get<tracing::Sizes>(value(name)).size();
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<std::int64_t> each;
     for (std::size_t run = 0; run < attributes.size(); ++run) {
-      const auto& list = std::get<tracing::Sizes>(*values(name, run));
+      const auto& list = std::get<tracing::Sizes>(value(name, run));
       if (list.size() != count) refuse(fmt::format("its {} depends on the input", name));
       each.push_back(list[i]);
     }

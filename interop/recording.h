@@ -60,7 +60,8 @@ class Operation {
   std::vector<std::int64_t> batches;                        ///< of each run
 
  private:
-  const tracing::Value* values(const char* name, std::size_t run = 0) const;
+  const tracing::Value* values(const char* name, std::size_t run = 0) const;  ///< or null
+  const tracing::Value& value(const char* name, std::size_t run = 0) const;
   template <class T>
   const T& get(const char* name) const;
 };

@@ -3,6 +3,7 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/reduce.h"
@@ -51,17 +52,26 @@ ValuesIndices checked(const char* op, const Tensor& t, std::optional<std::int64_
 
 }  // namespace
 
-ValuesIndices topk(const Tensor& t, std::int64_t k, int dim, bool largest, bool /*sorted*/) {
+ValuesIndices topk(const Tensor& t, std::int64_t k, int dim, bool largest, bool sorted) {
+  if (tracing::on())
+    return tracing::op("topk", {t}, {{"k", k}, {"dim", std::int64_t{dim}}, {"largest", largest}},
+                       [&] { return topk(t, k, dim, largest, sorted); });
   const profiler::OpRange range("topk", t);
   return checked("topk", t, k, dim, largest ? Extremum::max : Extremum::min);
 }
 
 ValuesIndices sort(const Tensor& t, int dim, bool descending) {
+  if (tracing::on())
+    return tracing::op("sort", {t}, {{"dim", std::int64_t{dim}}, {"descending", descending}},
+                       [&] { return sort(t, dim, descending); });
   const profiler::OpRange range("sort", t);
   return checked("sort", t, {}, dim, descending ? Extremum::max : Extremum::min);
 }
 
 Tensor argsort(const Tensor& t, int dim, bool descending) {
+  if (tracing::on())
+    return tracing::op("argsort", {t}, {{"dim", std::int64_t{dim}}, {"descending", descending}},
+                       [&] { return argsort(t, dim, descending); });
   const profiler::OpRange range("argsort", t);
   return no_grad([&] {
            return checked("argsort", t, {}, dim, descending ? Extremum::max : Extremum::min);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "ferrite/core/host_copy.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/index.h"
 #include "ferrite/kernels/search.h"
@@ -241,6 +242,9 @@ const Tensor& masked_scatter_(T self, T mask, T source) {
 // ---- Looking for places
 
 Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
+  if (tracing::on())
+    return tracing::op("searchsorted", {sorted, values}, {{"right", options.right}},
+                       [&] { return searchsorted(sorted, values, options); });
   return composite(
       "searchsorted",
       [&] {

@@ -212,10 +212,14 @@ Tensor pow(Scalar base, const Tensor& exponent) {
 // ---- floor_divide, remainder, fmod
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  if (tracing::on())
+    return tracing::op("floor_divide", {a, b}, {}, [&] { return floor_divide(a, b); });
   const profiler::OpRange range("floor_divide", a, b);
   return promote_and_compute(BinaryOp::floor_divide, a, b, "floor_divide").out;
 }
 Tensor floor_divide(const Tensor& a, Scalar b) {
+  if (tracing::on())
+    return tracing::op("floor_divide", {a}, {{"scalar", b}}, [&] { return floor_divide(a, b); });
   const profiler::OpRange range("floor_divide", a);
   return promote_and_compute(BinaryOp::floor_divide, a, b, "floor_divide");
 }

@@ -203,6 +203,9 @@ Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
 
 /// A count, or a question answered by one.
 Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims, bool keepdim) {
+  if (tracing::on())
+    return tracing::op(name, {t}, {{"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return counted(op, name, t, dims, keepdim); });
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
   // uint8 gives uint8, as in PyTorch; its bytes are those of bool.

@@ -93,14 +93,17 @@ std::optional<std::uint64_t> number_of(const std::string& text) {
 
 }  // namespace
 
+std::string onnx_type_name(int number) {
+  return pb::TensorProto::DataType_IsValid(number)
+             ? pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(number))
+             : std::to_string(number);
+}
+
 DType dtype_of_onnx(int number, std::string_view op, std::string_view what) {
   for (const Type& type : kTypes)
     if (type.number == number) return type.dtype;
-  const std::string name =
-      pb::TensorProto::DataType_IsValid(number)
-          ? pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(number))
-          : std::to_string(number);
-  fail<DTypeError>(op, "{} is of ONNX's type {}, which Ferrite does not have", what, name);
+  fail<DTypeError>(op, "{} is of ONNX's type {}, which Ferrite does not have", what,
+                   onnx_type_name(number));
 }
 
 int onnx_dtype(DType dtype) {
@@ -149,11 +152,12 @@ Bytes OnnxFile::external(const pb::TensorProto& t) const {
   bool inside = !folder_.empty() && !location.empty() && relative.is_relative() &&
                 location.find('\0') == std::string::npos;
   for (const auto& part : relative) inside = inside && part != "..";
+  std::filesystem::path file;  // one path for "a", "./a" and links to it
   if (inside) {
     // Links must not leave the folder either.
     std::error_code error;
     const auto root = std::filesystem::weakly_canonical(folder_, error);
-    const auto file = std::filesystem::weakly_canonical(folder_ / relative, error);
+    file = std::filesystem::weakly_canonical(folder_ / relative, error);
     inside = !error &&
              std::mismatch(root.begin(), root.end(), file.begin(), file.end()).first == root.end();
   }
@@ -161,15 +165,21 @@ Bytes OnnxFile::external(const pb::TensorProto& t) const {
                 "'{}': the data of tensor '{}' are said to lie in '{}', which is not a file in the "
                 "model's folder",
                 name_, t.name(), location);
-  auto& file = files_[folder_ / relative];
-  if (!file) file = std::make_unique<MappedFile>(folder_ / relative, op_);
-  const Bytes all = file->bytes();
+  Beside& beside = files_[file];
+  if (!beside.file) beside.file = std::make_unique<MappedFile>(folder_ / relative, op_);
+  const Bytes all = beside.file->bytes();
   const Where where{op_, location};
   where.check(offset <= all.size(), all.size(), "the data of tensor '{}' begin at {}, past the end",
               t.name(), offset);
   const std::uint64_t size = length.value_or(all.size() - offset);
   where.check(size <= all.size() - offset, all.size(),
               "the data of tensor '{}' are {} bytes from {}, past the end", t.name(), size, offset);
+  beside.taken += size;  // at most three times the file's
+  where.check(
+      beside.taken / 2 <= all.size(), offset,
+      "with tensor '{}', tensors take {} bytes of a file of {}: more than twice its size, as "
+      "if many were the same",
+      t.name(), beside.taken, all.size());
   return all.subspan(offset, size);
 }
 
@@ -201,7 +211,7 @@ Tensor OnnxFile::tensor(const pb::TensorProto& t) const {
                                        t.raw_data().size());
     check(bytes.size() == wanted, "{} {} has {} bytes of data instead of {}", name(dtype), shape,
           bytes.size(), wanted);
-    const Tensor out = empty(shape, {.dtype = dtype});
+    const Tensor out = empty(shape, {.dtype = dtype, .device = kCPU});
     if (wanted > 0) std::memcpy(out.data_ptr(), bytes.data(), wanted);
     if (dtype == kBool)  // a byte that is neither 0 nor 1 is no bool
       for (std::uint64_t i = 0; i < wanted; ++i)
@@ -211,7 +221,7 @@ Tensor OnnxFile::tensor(const pb::TensorProto& t) const {
   const int given = typed_count(t, dtype);
   check(static_cast<std::uint64_t>(given) == elements, "{} {} has {} numbers of data instead of {}",
         name(dtype), shape, given, elements);
-  const Tensor out = empty(shape, {.dtype = dtype});
+  const Tensor out = empty(shape, {.dtype = dtype, .device = kCPU});
   if (elements > 0) fill_typed(out, t);
   return out;
 }
@@ -258,12 +268,18 @@ void write_onnx(pb::ModelProto model, const std::filesystem::path& path,
                 model.ByteSizeLong());
   AtomicFile file(path, op);
   file.write(model.SerializeAsString());
-  if (beside) beside->commit();
+  std::error_code ignored;
+  const bool replaces = std::filesystem::exists(data, ignored);
+  if (beside) {
+    // Whatever can fail for want of space does so before either file appears.
+    beside->sync();
+    file.sync();
+    beside->commit();
+  }
   try {
     file.commit();
   } catch (...) {
-    std::error_code ignored;
-    if (beside) std::filesystem::remove(data, ignored);
+    if (beside && !replaces) std::filesystem::remove(data, ignored);
     throw;
   }
 }

@@ -16,12 +16,7 @@ std::string type_text(const pb::ValueInfoProto& value) {
              : dim.has_dim_param() ? dim.dim_param()
                                    : "?";
   }
-  const int number = type.elem_type();
-  const std::string name =
-      pb::TensorProto::DataType_IsValid(number)
-          ? pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(number))
-          : std::to_string(number);
-  return fmt::format("{}[{}]", name, shape);
+  return fmt::format("{}[{}]", onnx_type_name(type.elem_type()), shape);
 }
 
 OnnxContents contents_of(const OnnxFile& file) {

@@ -281,6 +281,8 @@ class Ops : public nn::Cloneable<Ops> {
             cumsum(x, 1),
             x.slice(0, 0, n - 0).slice(2, 0, 6, 2),
             clamp(x, -0.5, std::nullopt),
+            where(any(x > 1.5, 2, true), x, x * 2),
+            where(all(x > -1), x, all(x, 1, true).to(kFloat32)),
             maximum(x, 1 - x),
             x.split(std::vector<std::int64_t>{1, 5}, 2)[1],
             rms_norm(x, {6})};

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/device.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/data/inspect/command.h"
 #include "ferrite/data/inspect/contents.h"
@@ -16,7 +17,10 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/join.h"
+#include "ferrite/ops/norm.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/message.h"
 
@@ -101,6 +105,25 @@ TEST_CASE("networks whose computation is not in their ops are refused, and leave
                      },
                      true),
                  "does not run with a batch of 3"));
+  CHECK(contains(error([calls = 0](const Tensor& x) mutable {
+                   return ++calls % 2 == 1 ? clamp_min(x, -1) : clamp_max(x, 1);
+                 }),
+                 "op 0 is clamp(min) in the network itself for the example, and clamp(max)"));
+  // What is the same for all inputs that are tried is not the same for all.
+  CHECK(contains(error([](const Tensor& x) { return where(count_nonzero(x > 100) > 0, x, x * 2); }),
+                 "count_nonzero in the network itself cannot be exported"));
+  CHECK(contains(error([](const Tensor& x) { return trunc(x * 1e-3) + x; }),
+                 "trunc in the network itself cannot be exported"));
+  CHECK(contains(error([](const Tensor& x) { return floor_divide(x, 1000) + x; }),
+                 "floor_divide in the network itself cannot be exported"));
+  CHECK(contains(error([](const Tensor& x) {
+                   return cat({x, x + 100}, 1).argsort(1).slice(1, 3).to(kFloat32) + x;
+                 }),
+                 "argsort in the network itself cannot be exported"));
+  CHECK(contains(error([](const Tensor& x) {
+                   return local_response_norm(x.reshape({1, 3, 2}), 2).reshape({2, 3});
+                 }),
+                 "its size is 2, and a window of an even size"));
   CHECK(
       contains(error([](const Tensor& x) { return from_vector<float>(x.to_vector<float>(), {6}); }),
                "the output reads a"));
@@ -155,6 +178,78 @@ TEST_CASE("modes are restored, also after an error, and names are those of the m
                    (*trained)(ones({3, 2, 5, 5}, kInt64));
                  }),
                  "input 'input': expected float32"));
+}
+
+TEST_CASE("names of parameters are taken first") {
+  class Named : public nn::Cloneable<Named> {
+   public:
+    Named() {
+      for (const char* name : {"input", "sizes", "output", "constant"})
+        add_parameter(name, randn({3}));
+    }
+    Tensor forward(const Tensor& x) override {
+      const Tensor wide = x.reshape({3, 1}) + get_parameter("sizes");
+      return wide.sum({0}) * get_parameter("input") + get_parameter("output") * x -
+             get_parameter("constant");
+    }
+  };
+  const TempDir dir;
+  Named net;
+  const Tensor x = randn({3});
+  onnx::save(net, x, dir / "net.onnx");
+  const auto loaded = onnx::load(dir / "net.onnx");
+  for (const auto& [name, tensor] : net.named_parameters()) {
+    CAPTURE(name);
+    CHECK(equal(loaded->get_parameter(name), tensor));
+  }
+  CHECK(loaded->input_names() == std::vector<std::string>{"input_1"});
+  CHECK(loaded->output_names() == std::vector<std::string>{"output_1"});
+  CHECK(allclose((*loaded)(x), net(x)));
+  CHECK(contains(message_of<ValueError>(
+                     [&] { onnx::save(net, x, dir / "net.onnx", {.input_names = {"sizes"}}); }),
+                 "the name 'sizes' of an input or output is empty, given twice or that of a"));
+}
+
+TEST_CASE("networks are written whatever the thread's default device is") {
+  const TempDir dir;
+  manual_seed(5);
+  Net net;
+  net.eval();
+  nn::LocalResponseNorm lrn(3);
+  nn::AdaptiveAvgPool2d pool(3);
+  nn::LayerNorm plain({5, 5}, {.elementwise_affine = false});
+  const Tensor x = randn({2, 2, 5, 5});
+  const DefaultDeviceScope scope("cpu:1");
+  for (nn::Module* const module : std::initializer_list<nn::Module*>{&net, &lrn, &pool, &plain}) {
+    CAPTURE(module->name());
+    const auto forward = [&](const std::vector<Tensor>& in) {
+      return std::vector{(*module)(in[0])};
+    };
+    onnx::save(*module, forward, {x}, dir / "net.onnx", {.dynamic_batch = true});
+    CHECK(allclose((*onnx::load(dir / "net.onnx"))(x), (*module)(x), 1e-4, 1e-5));
+  }
+}
+
+TEST_CASE("a batch norm that does not see the channels of the convolution is not folded") {
+  class Unbatched : public nn::Cloneable<Unbatched> {
+   public:
+    Unbatched() {
+      register_module("conv", conv);
+      register_module("bn", bn);
+      const NoGradGuard no_grad;
+      bn.running_mean.copy_(randn({4}));
+      bn.running_var.copy_(rand({4}) + 0.5);
+    }
+    Tensor forward(const Tensor& x) override { return bn(conv(x)); }
+    nn::Conv2d conv{2, 4, 3};
+    nn::BatchNorm1d bn{4};  // of the rows: the input has no batch
+  };
+  const TempDir dir;
+  Unbatched net;
+  const Tensor x = randn({2, 6, 6});
+  onnx::save(net, x, dir / "net.onnx", {.fold_batch_norm = true});
+  net.eval();
+  CHECK(allclose((*onnx::load(dir / "net.onnx"))(x), net(x), 1e-4, 1e-5));
 }
 
 TEST_CASE("batch norms are folded into convolutions where asked") {

@@ -1,0 +1,207 @@
+// Models made node by node: what nodes compute, names, memory, and the device of a thread.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "ferrite/core/device.h"
+#include "ferrite/data/onnx/onnx_file.h"
+#include "ferrite/interop/onnx.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/tests/data/files.h"
+#include "ferrite/tests/support/message.h"
+
+// In a namespace of its own, in which onnx is not that of ONNX's headers.
+namespace ferrite::test {
+
+namespace pb = data::pb;
+
+namespace {
+
+class Model {
+ public:
+  Model() {
+    proto_.set_ir_version(8);
+    proto_.add_opset_import()->set_version(17);
+  }
+  void input(const char* name, DType dtype) {
+    auto& input = *proto_.mutable_graph()->add_input();
+    input.set_name(name);
+    input.mutable_type()->mutable_tensor_type()->set_elem_type(data::onnx_dtype(dtype));
+  }
+  pb::TensorProto& initializer(const std::string& name, const Tensor& tensor) {
+    auto& all = *proto_.mutable_graph()->mutable_initializer();
+    return *all.Add() = data::onnx_tensor(name, tensor);
+  }
+  pb::NodeProto& node(const char* type, const std::vector<std::string>& inputs,
+                      const std::string& output) {
+    auto& node = *proto_.mutable_graph()->add_node();
+    node.set_op_type(type);
+    for (const std::string& name : inputs) node.add_input(name);
+    node.add_output(output);
+    return node;
+  }
+  /// With a node's result as an output.
+  std::unique_ptr<onnx::Network> load(const std::vector<std::string>& outputs) {
+    for (const std::string& name : outputs) proto_.mutable_graph()->add_output()->set_name(name);
+    write_file(path(), proto_.SerializeAsString());
+    return onnx::load(path());
+  }
+  std::filesystem::path path() const { return dir_ / "net.onnx"; }
+
+ private:
+  TempDir dir_;
+  pb::ModelProto proto_;
+};
+
+void set_integer(pb::NodeProto& node, const char* name, std::int64_t value) {
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(pb::AttributeProto::INT);
+  attribute.set_i(value);
+}
+
+template <class T>
+Tensor list(const std::vector<T>& values) {
+  return from_vector<T>(values, {static_cast<std::int64_t>(values.size())});
+}
+
+}  // namespace
+
+TEST_CASE("Div of integers is exact, rounds towards zero, and gives 0 for a divisor of 0") {
+  const auto divided = [](const Tensor& a, const Tensor& b) {
+    Model model;
+    model.input("a", a.dtype());
+    model.input("b", b.dtype());
+    model.node("Div", {"a", "b"}, "y");
+    return model.load({"y"})->run({a, b})[0];
+  };
+  constexpr std::int64_t kBig = (std::int64_t{1} << 53) + 1;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  using List = std::vector<std::int64_t>;
+  CHECK(divided(list<std::int64_t>({kBig, kMost, -kMost, 7, -7, 7, -7, 6, -6, 5, 0}),
+                list<std::int64_t>({1, 1, 2, 2, 2, -2, -2, -3, 3, 0, 0}))
+            .to_vector<std::int64_t>() ==
+        List{kBig, kMost, -(kMost / 2), 3, -3, -3, 3, -2, -2, 0, 0});
+  const Tensor small = divided(list<std::int32_t>({-9, 9}), list<std::int32_t>({4, -4}));
+  CHECK(small.dtype() == kInt32);
+  CHECK(small.to_vector<std::int32_t>() == std::vector<std::int32_t>{-2, -2});
+  const Tensor bytes = divided(list<std::uint8_t>({255, 3}), list<std::uint8_t>({2, 4}));
+  CHECK(bytes.dtype() == kUInt8);
+  CHECK(bytes.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{127, 0});
+}
+
+TEST_CASE("CumSum keeps the type") {
+  Model model;
+  model.input("x", kInt32);
+  model.initializer("axis", from_vector<std::int64_t>({0}, {}));
+  model.node("CumSum", {"x", "axis"}, "y");
+  const Tensor y = model.load({"y"})->run({list<std::int32_t>({1, 2, 3})})[0];
+  CHECK(y.dtype() == kInt32);
+  CHECK(y.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 3, 6});
+}
+
+TEST_CASE("LRN of an even size is refused") {
+  Model model;
+  model.input("x", kFloat32);
+  set_integer(model.node("LRN", {"x"}, "y"), "size", 4);
+  const auto network = model.load({"y"});
+  CHECK(contains(message_of<ValueError>([&] {
+                   network->run({ones({1, 8, 2, 2}, kFloat32)});
+                 }),
+                 "its size is 4; windows of an even size are not read"));
+}
+
+TEST_CASE("a tensor may have a name that others begin with") {
+  Model model;
+  model.input("x", kFloat32);
+  const std::vector<std::string> names{"weight.1", "weight", "weight/", "a.b", "a.b.c", "a..d"};
+  std::string sum = "x";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    model.initializer(names[i], list<float>({static_cast<float>(1 << i)}));
+    const std::string next = "sum" + std::to_string(i);
+    model.node("Add", {sum, names[i]}, next);
+    sum = next;
+  }
+  const auto network = model.load({sum});
+  CHECK(network->run({list<float>({0})})[0].item<float>() == 63);
+  CHECK(network->parameters().size() == names.size());
+  CHECK(network->get_parameter("weight.1").item<float>() == 1);
+  CHECK(network->get_parameter("weight//").item<float>() == 2);
+  CHECK(network->get_parameter("weight/").item<float>() == 4);
+  CHECK(network->get_parameter("a/b").item<float>() == 8);
+}
+
+TEST_CASE("networks are read and written on the host whatever the thread's default device is") {
+  const DefaultDeviceScope scope("cpu:1");
+  Model model;
+  const Tensor raw = list<float>({1, 2});
+  model.initializer("raw", raw);
+  auto& typed = model.initializer("typed", raw);
+  typed.clear_raw_data();
+  typed.add_float_data(3);
+  typed.add_float_data(4);
+  model.initializer("shape", list<std::int64_t>({2}));
+  for (const auto& [name, value] : {std::pair("begin", 0), {"end", 2}, {"none", -2}, {"step", 1}})
+    model.initializer(name, from_vector<std::int64_t>({value}, {}));
+  set_integer(model.node("Constant", {}, "integer"), "value_int", 5);
+  auto& real = *model.node("Constant", {}, "real").add_attribute();
+  real.set_name("value_float");
+  real.set_type(pb::AttributeProto::FLOAT);
+  real.set_f(0.5);
+  model.node("ConstantOfShape", {"shape"}, "zeros");
+  auto& value = *model.node("ConstantOfShape", {"shape"}, "twos").add_attribute();
+  value.set_name("value");
+  value.set_type(pb::AttributeProto::TENSOR);
+  *value.mutable_t() = data::onnx_tensor("", list<float>({2}));
+  model.node("Size", {"raw"}, "size");
+  model.node("Range", {"begin", "end", "step"}, "range");
+  model.node("Range", {"begin", "none", "step"}, "empty");
+  model.node("Add", {"raw", "typed"}, "sum");
+  const auto results =
+      model.load({"integer", "real", "zeros", "twos", "size", "range", "empty", "sum"})->run({});
+  for (const Tensor& t : results) CHECK(t.device() == Device(kCPU));
+  CHECK(results[3].to_vector<float>() == std::vector<float>{2, 2});
+  CHECK(results[5].to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1});
+  CHECK(results[7].to_vector<float>() == std::vector<float>{4, 6});
+}
+
+TEST_CASE("tensors beside a file take a bounded multiple of it") {
+  const std::string weights(4000, '\0');
+  const auto error = [&](int count, const char* again) {
+    Model model;
+    write_file(model.path().parent_path() / "data", weights);
+    for (int i = 0; i < count; ++i) {
+      auto& tensor = model.initializer("w" + std::to_string(i), ones({1000}, kFloat32));
+      tensor.clear_raw_data();
+      tensor.set_data_location(pb::TensorProto::EXTERNAL);
+      auto& entry = *tensor.add_external_data();
+      entry.set_key("location");
+      entry.set_value(i % 2 == 0 ? "data" : again);
+    }
+    model.node("Add", {"w0", "w0"}, "y");
+    return message_of<IoError>([&] { model.load({"y"}); });
+  };
+  CHECK(error(2, "data") == "no exception");
+  CHECK(contains(error(3, "data"), "with tensor 'w2', tensors take 12000 bytes of a file of 4000"));
+  CHECK(contains(error(4, "./data"), "tensors take 12000 bytes"));
+}
+
+TEST_CASE("a data file that was there is not lost where the model cannot be written") {
+  const TempDir dir;
+  pb::ModelProto model;
+  *model.mutable_graph()->add_initializer() = data::onnx_tensor("w", ones({1000}, kFloat32));
+  const auto path = dir / "net.onnx";
+  std::filesystem::create_directory(path);
+  const auto write = [&] { data::write_onnx(model, path, {.external_data = true}, "test"); };
+  CHECK(contains(message_of<IoError>(write), "rename to"));
+  CHECK(dir.count() == 1);
+  write_file(dir / "net.onnx.data", "before");
+  CHECK(contains(message_of<IoError>(write), "rename to"));
+  CHECK(dir.count() == 2);
+  CHECK(std::filesystem::exists(dir / "net.onnx.data"));
+}
+
+}  // namespace ferrite::test
