@@ -70,7 +70,7 @@ if(FERRITE_HAVE_HDF5)
 endif()
 if(FERRITE_HAVE_ONNX)
   # The component onnx. Its headers for users; the others need ONNX's and protobuf's.
-  ferrite_install_headers(interop/onnx.h)
+  ferrite_install_headers(nn/onnx/onnx.h)
   install(TARGETS ferrite_onnx_file ferrite_onnx EXPORT ferrite-onnx-targets
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT ferrite-onnx-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})

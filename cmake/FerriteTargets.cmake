@@ -5,7 +5,7 @@
 # is on the include path.
 function(ferrite_include_root folder)
   get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
-  foreach(name IN ITEMS core kernels autograd ops nn optim parallel data metrics interop examples
+  foreach(name IN ITEMS core kernels autograd ops nn optim parallel data metrics examples
                benchmarks tests ferrite.h)
     if(EXISTS ${root}/${name})
       file(MAKE_DIRECTORY ${folder}/ferrite)

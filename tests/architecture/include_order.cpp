@@ -22,7 +22,6 @@ const std::map<std::string, Names, std::less<>> kMayInclude = {
     {"parallel", {"core", "kernels", "autograd", "ops", "nn"}},
     {"data", {"core"}},
     {"metrics", {"core", "kernels", "autograd", "ops", "data"}},
-    {"interop", {"core", "kernels", "autograd", "ops", "nn", "data"}},
     {"ferrite.h",
      {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics"}},
     {"examples",
@@ -72,6 +71,10 @@ std::string objection(std::string_view file, std::string_view path) {
       return "";
     return "process groups stand on core and kernels alone";
   }
+  // A component of its own, on nn and data.
+  if (target.starts_with("nn/onnx/") && !file.starts_with("nn/onnx/"))
+    return "nn/onnx is a component";
+  if (to == "data" && file.starts_with("nn/onnx/")) return "";
   if (to == from || allowed->second.contains(to)) return "";
   if (to == "emulator") return "";  // belongs with CUDA's own headers
   return from + " may include " + join(allowed->second);

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "ferrite/data/npy.h"
-#include "ferrite/interop/onnx.h"
+#include "ferrite/nn/onnx/onnx.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/reduce.h"

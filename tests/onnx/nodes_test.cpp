@@ -6,7 +6,7 @@
 
 #include "ferrite/core/device.h"
 #include "ferrite/data/onnx/onnx_file.h"
-#include "ferrite/interop/onnx.h"
+#include "ferrite/nn/onnx/onnx.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"

@@ -1,5 +1,5 @@
-#include <ferrite/interop/onnx.h>
 #include <ferrite/nn/models/lenet.h>
+#include <ferrite/nn/onnx/onnx.h>
 #include <ferrite/ops/compare.h>
 #include <ferrite/ops/creation.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ferrite/data/onnx/onnx_file.h"
-#include "ferrite/interop/recording.h"
+#include "ferrite/nn/onnx/recording.h"
 
 namespace ferrite::onnx {
 

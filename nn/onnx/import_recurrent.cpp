@@ -1,5 +1,5 @@
 // LSTM, GRU and RNN nodes, step by step.
-#include "ferrite/interop/graph.h"
+#include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"

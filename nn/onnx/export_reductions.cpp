@@ -1,5 +1,5 @@
 // Sums, means and others along dimensions; softmax.
-#include "ferrite/interop/builder.h"
+#include "ferrite/nn/onnx/builder.h"
 
 namespace ferrite::onnx {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ferrite/interop/graph.h"
+#include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/compare.h"

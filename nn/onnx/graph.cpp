@@ -1,10 +1,10 @@
-#include "ferrite/interop/graph.h"
+#include "ferrite/nn/onnx/graph.h"
 
 #include <algorithm>
 #include <memory>
 #include <set>
 
-#include "ferrite/interop/onnx.h"
+#include "ferrite/nn/onnx/onnx.h"
 
 namespace ferrite::onnx {
 

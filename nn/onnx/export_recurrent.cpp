@@ -1,5 +1,5 @@
 // LSTM, GRU and RNN: one node a layer, with the gates in ONNX's order.
-#include "ferrite/interop/builder.h"
+#include "ferrite/nn/onnx/builder.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/join.h"
 

@@ -1,7 +1,7 @@
 // Batch norms as a part of the convolutions before them.
 #pragma once
 
-#include "ferrite/interop/recording.h"
+#include "ferrite/nn/onnx/recording.h"
 
 namespace ferrite::onnx {
 

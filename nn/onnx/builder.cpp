@@ -1,4 +1,4 @@
-#include "ferrite/interop/builder.h"
+#include "ferrite/nn/onnx/builder.h"
 
 #include <algorithm>
 

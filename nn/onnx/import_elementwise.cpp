@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "ferrite/interop/graph.h"
 #include "ferrite/kernels/unary.h"
+#include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/blend.h"

@@ -1,4 +1,4 @@
-#include "ferrite/interop/fold_batch_norm.h"
+#include "ferrite/nn/onnx/fold_batch_norm.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ferrite/interop/builder.h"
+#include "ferrite/nn/onnx/builder.h"
 
 namespace ferrite::onnx {
 

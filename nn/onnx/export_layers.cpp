@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ferrite/interop/builder.h"
+#include "ferrite/nn/onnx/builder.h"
 #include "ferrite/ops/creation.h"
 
 namespace ferrite::onnx {

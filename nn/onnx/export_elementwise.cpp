@@ -3,8 +3,8 @@
 #include <limits>
 #include <numbers>
 
-#include "ferrite/interop/builder.h"
 #include "ferrite/kernels/unary.h"
+#include "ferrite/nn/onnx/builder.h"
 #include "ferrite/ops/promotion.h"
 
 namespace ferrite::onnx {

@@ -1,4 +1,4 @@
-#include "ferrite/interop/recording.h"
+#include "ferrite/nn/onnx/recording.h"
 
 #include <fmt/ranges.h>
 

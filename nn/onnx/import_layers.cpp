@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "ferrite/interop/graph.h"
+#include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/conv.h"
