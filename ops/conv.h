@@ -1,7 +1,7 @@
 // Convolutions. The result is channels-last where the input's or the weight's
-// suggest_memory_format() is, or the weight lies as [H, W, C, O] in memory, else contiguous; nothing
-// is copied to get there. float32, float64, float16 and bfloat16; operands share dtype and device
-// (DTypeError, DeviceError), ShapeError where sizes do not fit.
+// suggest_memory_format() is, or the weight lies as [H, W, C, O] in memory, else contiguous;
+// nothing is copied to get there. float32, float64, float16 and bfloat16; operands share dtype and
+// device (DTypeError, DeviceError), ShapeError where sizes do not fit.
 #pragma once
 
 #include <cstddef>

@@ -155,9 +155,9 @@ TEST_CASE("every planted bug is found") {
     const bool asan = ferrite::test::has_address_sanitizer();
     // Where both are there, a wild address may first reach the address sanitizer's signal handler.
     check_found(bug.name,
-                race    ? bug.race
+                race   ? bug.race
                 : asan ? bug.asan
-                        : bug.plain,
+                       : bug.plain,
                 race && asan ? bug.asan : "");
   }
 }

@@ -29,8 +29,8 @@ struct Random {
 
 const int kRuns = sanitized() ? 1 : 3;  // sanitizers make each process ten times as slow
 
-/// 192 steps of a small batch on three ranks, with a checkpoint every third: long enough that a busy
-/// machine, on which a kill comes late, does not end it first.
+/// 192 steps of a small batch on three ranks, with a checkpoint every third: long enough that a
+/// busy machine, on which a kill comes late, does not end it first.
 class Elastic {
  public:
   Arguments arguments(const std::string& run, const Arguments& launcher) const {

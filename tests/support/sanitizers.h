@@ -1,5 +1,6 @@
-// Which sanitizers this build's libraries are compiled with. Functions rather than macros: test code
-// itself may be compiled without them (FERRITE_SANITIZE_TESTS), to the same objects as in other builds.
+// Which sanitizers this build's libraries are compiled with. Functions rather than macros: test
+// code itself may be compiled without them (FERRITE_SANITIZE_TESTS), to the same objects as in
+// other builds.
 #pragma once
 
 namespace ferrite::test {
