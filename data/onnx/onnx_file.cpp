@@ -1,6 +1,5 @@
 #include "ferrite/data/onnx/onnx_file.h"
 
-#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
@@ -125,11 +124,11 @@ void OnnxFile::parse(Bytes bytes) {
   where.check(bytes.size() <= kMostBytes, kMostBytes,
               "the file has {} bytes, an ONNX model at most {}; large weights lie beside it",
               bytes.size(), kMostBytes);
-  google::protobuf::io::CodedInputStream in(bytes.data(), static_cast<int>(bytes.size()));
-  const bool parsed = model_.ParseFromCodedStream(&in);
-  where.check(parsed && in.ConsumedEntireMessage() &&
-                  in.CurrentPosition() == static_cast<int>(bytes.size()),
-              static_cast<std::uint64_t>(in.CurrentPosition()),
+  const int size = static_cast<int>(bytes.size());
+  google::protobuf::io::ArrayInputStream in(bytes.data(), size);
+  // Bounded: else a string that claims a length beyond the end is given memory of that length.
+  const bool parsed = model_.ParseFromBoundedZeroCopyStream(&in, size);
+  where.check(parsed, static_cast<std::uint64_t>(in.ByteCount()),
               "this is no ONNX model, or the file is damaged or cut off");
   where.check(model_.has_graph() && model_.ir_version() > 0, 0,
               "this is no ONNX model: it has no {}", model_.has_graph() ? "ir_version" : "graph");
