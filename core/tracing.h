@@ -91,8 +91,8 @@ inline bool on() {
 
 /// f(), reported as the op `name`. An op begins with
 ///
-///   if (tracing::on()) return tracing::op("tril", {x}, {{"diagonal", d}}, [&] { return tril(x, d);
-///   });
+///   if (tracing::on())
+///     return tracing::op("tril", {x}, {{"diagonal", d}}, [&] { return tril(x, d); });
 template <class F>
 decltype(auto) op(const char* name, std::span<const Tensor> inputs,
                   std::span<const Attribute> attributes, F&& f) {

@@ -264,9 +264,17 @@ Tensor fft::irfftn(T x, const Shape& s, const Dims& dim, Norm norm) {
 
 namespace {
 
-void check_fractions(const TensorOptions& options, const char* op) {
+/// k / (n * d) for k = 0, 1, ..., count - 1; from `negative` on, k - n in the place of k.
+Tensor frequencies(const char* op, std::int64_t n, std::int64_t count, std::int64_t negative,
+                   double d, const TensorOptions& options) {
+  checked_size(n, op);
   FERRITE_CHECK(is_floating(options.dtype), DTypeError, op, "expected a floating type, got {}",
                 options.dtype);
+  TensorOptions plain = options;
+  plain.requires_grad = false;
+  const Tensor places = arange(0, count, 1, plain);
+  places.slice(0, negative).sub_(n);
+  return detail::with_grad(places.mul_(1 / (static_cast<double>(n) * d)), options);
 }
 
 /// Rolls each dimension of size n by (n + extra) / 2.
@@ -287,22 +295,11 @@ Tensor shifted(const char* op, T x, const Dims& given, std::int64_t extra) {
 }  // namespace
 
 Tensor fft::fftfreq(std::int64_t n, double d, const TensorOptions& options) {
-  checked_size(n, "fftfreq");
-  check_fractions(options, "fftfreq");
-  TensorOptions plain = options;
-  plain.requires_grad = false;
-  const Tensor places = arange(0, n, 1, plain);
-  places.slice(0, (n + 1) / 2).sub_(n);
-  return detail::with_grad(places.mul_(1 / (static_cast<double>(n) * d)), options);
+  return frequencies("fftfreq", n, n, (n + 1) / 2, d, options);
 }
-
 Tensor fft::rfftfreq(std::int64_t n, double d, const TensorOptions& options) {
-  checked_size(n, "rfftfreq");
-  check_fractions(options, "rfftfreq");
-  TensorOptions plain = options;
-  plain.requires_grad = false;
-  return detail::with_grad(arange(0, n / 2 + 1, 1, plain).mul_(1 / (static_cast<double>(n) * d)),
-                           options);
+  const std::int64_t count = n / 2 + 1;
+  return frequencies("rfftfreq", n, count, count, d, options);
 }
 
 Tensor fft::fftshift(T x, const Dims& dim) { return shifted("fftshift", x, dim, 0); }
