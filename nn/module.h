@@ -27,7 +27,6 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -286,8 +285,9 @@ class Module {
 
   // ---- The registry. ValueError unless names are new in this module, not empty and without dots.
   // A module must not become part of itself, directly or indirectly (ValueError).
-  /// The registry owns what it is given; the reference is valid as long as the module exists. If
-  /// the module keeps it as a member, that of a clone refers to the clone's own part.
+  /// The registry owns what it is given; the reference is valid as long as the module exists. A
+  /// module that keeps it as a member cannot be cloned (Error), because it would refer to the
+  /// original's; look the part up by get<M>(name) instead.
   template <class M>
   M& register_module(std::string name, std::unique_ptr<M> module) {
     M* given = module.get();
@@ -332,8 +332,8 @@ class Module {
 
  protected:
   Module() = default;
-  /// Pointers to parts of the object itself, such as a child that is its member, which the moved
-  /// object copied, point to its own parts from its first call, or its first use as a module, on.
+  /// A module that holds a reference or a pointer to a child that is its member must set it anew in
+  /// its move constructor, as C++ does not: else the first use of the moved module throws Error.
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other) noexcept;
   /// Only for clone(); throws Error for accidental copies.
@@ -379,20 +379,11 @@ class Module {
     std::shared_ptr<const Compute> compute = {};
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
-  /// The address of the byte `target` of the object, which it held at `offset` before it was moved.
+  /// An address of a registered child that the object held at `offset` before it was moved.
   struct SelfReference {
     std::size_t offset;
-    const std::byte* address;
-    std::size_t target;
-  };
-  struct Moved {
-    std::vector<SelfReference> references;
-    std::once_flag relinked;
-  };
-  /// A part of a module, and the part of its copy that has its size and type.
-  struct CopiedPart {
-    std::span<const std::byte> original;
-    std::byte* copy;
+    const void* target;
+    std::string name;
   };
 
   /// The path in the outermost of the modules whose call led to this one's, when it got one; it
@@ -419,10 +410,9 @@ class Module {
   Module* wrapped() const;
   void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
   void share_hooks(const Module& other);
-  void append_copied_parts(const Module& original, std::vector<CopiedPart>& parts) const;
-  void relink_copy(const Module& original) const;
+  void check_own_children(const Module& original) const;
   void note_self_references(Module& other);
-  void relink_after_move() const;
+  void check_self_references() const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   void warn_of_skipped_hooks() const;
@@ -445,7 +435,7 @@ class Module {
   bool is_part_ = false;                                  // of the module that registered it
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call
   detail::ModuleAddress address_;
-  std::unique_ptr<Moved> moved_;  // null but after a move with such addresses
+  std::unique_ptr<std::vector<SelfReference>> moved_;  // null but after a move with such addresses
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

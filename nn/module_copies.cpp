@@ -1,7 +1,6 @@
 // Moving, cloning and copying modules.
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -90,7 +89,7 @@ std::unique_ptr<Module> Module::clone() const {
     CloningGuard guard;
     module = copy();
   }
-  module->relink_copy(*this);
+  module->check_own_children(*this);
   NoGradGuard guard;
   Memo copies;
   module->replace_tensors(deep_copy, copies);
@@ -104,7 +103,7 @@ std::unique_ptr<Module> Module::copy_with(const std::function<Tensor(const Tenso
     CloningGuard guard;
     module = copy();
   }
-  module->relink_copy(*this);
+  module->check_own_children(*this);
   Memo given;
   module->replace_tensors(f, given);
   module->share_hooks(*this);
@@ -129,74 +128,82 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
   }
 }
 
-/// Appends this object, its children and the tensors that the registry owns, each beside the same
-/// part of the original of which this is a copy. What is a member lies within its module's object.
-void Module::append_copied_parts(const Module& original, std::vector<CopiedPart>& parts) const {
+/// Called on a copy: throws if the object contains the address of a child of the original, as the
+/// copy of a reference or pointer does. It is then in the same place in both; elsewhere it is what
+/// the memory held before.
+void Module::check_own_children(const Module& original) const {
+  const std::span<const std::byte> object = memory(), same = original.memory();
   for (std::size_t i = 0; i < registry_.size(); ++i) {
-    const Entry &own = registry_[i], &other = original.registry_[i];
-    if (own.tensor)
-      parts.push_back({std::as_bytes(std::span(other.tensor.get(), 1)),
-                       reinterpret_cast<std::byte*>(own.tensor.get())});
-    if (own.kind != Kind::module) continue;
-    const Module &child = module_of(own), &same = original.module_of(other);
-    if (own.module) parts.push_back({same.memory(), const_cast<std::byte*>(child.memory().data())});
-    child.append_copied_parts(same, parts);
-  }
-}
-
-/// Called on a copy: the references and pointers to parts of the original that it has in the same
-/// places as the original become those to its own parts.
-void Module::relink_copy(const Module& original) const {
-  std::vector<CopiedPart> parts{{original.memory(), const_cast<std::byte*>(memory().data())}};
-  append_copied_parts(original, parts);
-  const auto begin = [](const CopiedPart& part) { return part.original.data(); };
-  std::ranges::sort(parts, std::less(), begin);
-  for (const CopiedPart& object : parts)
-    for (std::size_t at = 0; at + sizeof(void*) <= object.original.size(); at += alignof(void*)) {
-      const std::byte *word = nullptr, *same = nullptr;
-      std::memcpy(&word, object.copy + at, sizeof(word));
-      std::memcpy(&same, object.original.data() + at, sizeof(same));
-      if (word != same || !std::greater_equal()(word, begin(parts.front()))) continue;
-      const CopiedPart& part = *(std::ranges::upper_bound(parts, word, std::less(), begin) - 1);
-      if (word >= part.original.data() + part.original.size()) continue;
-      word = part.copy + (word - part.original.data());
-      std::memcpy(object.copy + at, &word, sizeof(word));
+    if (registry_[i].kind != Kind::module) continue;
+    const Module& child = original.module_of(original.registry_[i]);
+    const std::size_t size = std::min(object.size(), same.size());
+    for (std::size_t at = 0; at + sizeof(void*) <= size; at += alignof(void*)) {
+      const void* word = nullptr;
+      std::memcpy(&word, object.data() + at, sizeof(word));
+      FERRITE_CHECK(
+          (word != &child && word != child.memory().data()) ||
+              std::memcmp(same.data() + at, &word, sizeof(word)) != 0,
+          Error, "clone",
+          "{} holds a reference or a pointer to its child '{}', which in the copy would be that of "
+          "the original; hold the {} itself as a member and register that, or find it by "
+          "get<{}>(\"{}\")",
+          name(), registry_[i].name, child.name(), child.name(), registry_[i].name);
     }
-}
-
-/// Keeps which references and pointers to its own parts `other` has, which is being moved here.
-/// Bytes that nobody wrote may look like one: whether they are changed is of no account.
-void Module::note_self_references(Module& other) {
-  other.relink_after_move();
-  moved_.reset();
-  const std::span<const std::byte> object = other.memory();
-  for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
-    const std::byte* word = nullptr;
-    std::memcpy(&word, object.data() + at, sizeof(word));
-    if (!std::greater_equal()(word, object.data()) || word >= object.data() + object.size())
-      continue;
-    if (!moved_) moved_ = std::make_unique<Moved>();
-    moved_->references.push_back({at, word, static_cast<std::size_t>(word - object.data())});
+    module_of(registry_[i]).check_own_children(child);
   }
-  if (moved_) call_path_ = nullptr;  // the next call relinks them (name_calls)
 }
 
-/// The references and pointers that still point to where this object was moved from become those to
-/// its own parts. The members were moved after the base, so this is done at the first use.
-void Module::relink_after_move() const {
+/// Keeps the addresses of registered children that `other`, which is being moved here and whose
+/// registry this has, holds in its own object, but not in those of the children: these note their
+/// own, and layers without children hold no such addresses, though bytes that nobody wrote, in
+/// arrays that are moved as a whole, may look like them.
+void Module::note_self_references(Module& other) {
+  moved_ = std::move(other.moved_);  // of a move before that
+  const std::span<const std::byte> object = other.memory();
+  struct Child {
+    std::span<const std::byte> memory;
+    const std::byte* address;  // of its Module
+    const std::string* name;
+  };
+  std::vector<Child> children;
+  for (const Entry& e : registry_) {
+    if (e.kind != Kind::module || e.module || e.wrapped) continue;
+    const auto* const address = reinterpret_cast<const std::byte*>(&other) + e.offset;
+    children.push_back({reinterpret_cast<const Module*>(address)->memory(), address, &e.name});
+  }
+  if (children.empty()) return;
+  for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
+    const std::byte* const place = object.data() + at;
+    if (std::ranges::any_of(children, [&](const Child& c) {
+          return place >= c.memory.data() && place < c.memory.data() + c.memory.size();
+        }))
+      continue;
+    const std::byte* word = nullptr;
+    std::memcpy(&word, place, sizeof(word));
+    for (const Child& c : children) {
+      if (word != c.address && word != c.memory.data()) continue;
+      if (!moved_) moved_ = std::make_unique<std::vector<SelfReference>>();
+      moved_->push_back({at, word, *c.name});
+    }
+  }
+  if (moved_) call_path_ = nullptr;  // the next call looks for them (name_calls)
+}
+
+/// Throws if an address that was kept still lies in this object.
+void Module::check_self_references() const {
   if (!moved_) [[likely]]
     return;
-  std::call_once(moved_->relinked, [this] {
-    auto* const object = const_cast<std::byte*>(memory().data());
-    for (const SelfReference& held : moved_->references) {
-      const std::byte* word = nullptr;
-      if (held.offset + sizeof(word) > memory().size()) continue;
-      std::memcpy(&word, object + held.offset, sizeof(word));
-      if (word != held.address) continue;  // set anew by the move constructor
-      word = object + held.target;
-      std::memcpy(object + held.offset, &word, sizeof(word));
-    }
-  });
+  const std::span<const std::byte> object = memory();
+  for (const SelfReference& held : *moved_) {
+    const void* word = nullptr;
+    if (held.offset + sizeof(word) > object.size()) continue;
+    std::memcpy(&word, object.data() + held.offset, sizeof(word));
+    FERRITE_CHECK(word != held.target, Error, "move",
+                  "{} holds a reference or a pointer to its member '{}', which after the move is "
+                  "that of the object it was moved from; set it anew in the move constructor, or "
+                  "use the member itself",
+                  name(), held.name);
+  }
 }
 
 /// Called on a copy.
