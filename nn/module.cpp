@@ -98,7 +98,7 @@ void Module::take_module(std::string name, std::unique_ptr<Module> module) {
   check_name(name);
   FERRITE_CHECK(module != nullptr, ValueError, "module", "the module '{}' of {} is null", name,
                 this->name());
-  module->check_self_references();
+  module->warn_of_moved_references();
   check_no_cycle(*module, name);
   module->become_part();
   registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
@@ -122,7 +122,7 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
   Entry* const entry = parent->find_entry(last);
   FERRITE_CHECK(entry && !entry->wrapped, ValueError, "replace",
                 "expected the path of a module below this {}, got '{}'", name(), path);
-  module->check_self_references();
+  module->warn_of_moved_references();
   parent->check_no_cycle(*module, last);
   module->become_part();
   if (entry->module) {
@@ -193,7 +193,7 @@ Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
 /// Calls f(path, kind, tensor) on all tensors, in PyTorch's order: a module's parameters, its
 /// buffers, then those of its children.
 void Module::for_each_tensor(const std::string& prefix, const Visitor& f) const {
-  check_self_references();
+  warn_of_moved_references();
   for (bool parameters : {true, false})
     for (const Entry& e : registry_)
       if (e.kind < Kind::computed && (e.kind == Kind::parameter) == parameters)
@@ -340,12 +340,12 @@ void detail::compute_tensors(Module& module) {
 }
 
 const char* Module::name_calls() const {
-  check_self_references();
+  warn_of_moved_references();
   const Module* const outermost = detail::CallScope::outermost;
   // One that is registered nowhere, and often made for a single call, goes by its caller's path.
   if (outermost && !is_part_) return autograd::detail::module_path;
   for (const auto& [path, module] : (outermost ? outermost : this)->named_modules()) {
-    module->check_self_references();
+    module->warn_of_moved_references();
     module->call_path_ = profiler::detail::intern(path);
   }
   if (!call_path_) call_path_ = autograd::detail::module_path;  // a part of another model

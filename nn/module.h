@@ -333,7 +333,7 @@ class Module {
  protected:
   Module() = default;
   /// A module that holds a reference or a pointer to a child that is its member must set it anew in
-  /// its move constructor, as C++ does not: else the first use of the moved module throws Error.
+  /// its move constructor, as C++ does not: else the first use of the moved module warns.
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other) noexcept;
   /// Only for clone(); throws Error for accidental copies.
@@ -379,10 +379,10 @@ class Module {
     std::shared_ptr<const Compute> compute = {};
   };
   using Memo = std::unordered_map<const TensorImpl*, Tensor>;
-  /// An address of a registered child that the object held at `offset` before it was moved.
-  struct SelfReference {
+  /// The address of a registered child, which an object holds at `offset`.
+  struct ChildReference {
     std::size_t offset;
-    const void* target;
+    const std::byte* child;
     std::string name;
   };
 
@@ -411,8 +411,10 @@ class Module {
   void replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo& replaced);
   void share_hooks(const Module& other);
   void check_own_children(const Module& original) const;
-  void note_self_references(Module& other);
-  void check_self_references() const;
+  std::vector<ChildReference> child_references(const Module& object, bool owned) const;
+  bool holds(const ChildReference& reference) const;
+  void note_child_references(Module& other);
+  void warn_of_moved_references() const;
   Tensor forward_with_hooks(const Tensor& input);
   const std::shared_ptr<detail::Hooks>& own_hooks();
   void warn_of_skipped_hooks() const;
@@ -435,7 +437,7 @@ class Module {
   bool is_part_ = false;                                  // of the module that registered it
   mutable std::atomic<const char*> call_path_ = nullptr;  // set by the first call
   detail::ModuleAddress address_;
-  std::unique_ptr<std::vector<SelfReference>> moved_;  // null but after a move with such addresses
+  std::unique_ptr<std::vector<ChildReference>> moved_;  // null but after a move with such addresses
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

@@ -1,10 +1,16 @@
 // Moving, cloning and copying modules.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <typeinfo>
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/nn/module.h"
 
@@ -39,7 +45,7 @@ Module::Module(Module&& other) noexcept
       is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
   address_.take(other.address_, this);
-  note_self_references(other);
+  note_child_references(other);
 }
 
 Module& Module::operator=(Module&& other) noexcept {
@@ -52,7 +58,7 @@ Module& Module::operator=(Module&& other) noexcept {
   forget_call_paths();
   if (&other == this) return *this;
   address_.take(other.address_, this);
-  note_self_references(other);
+  note_child_references(other);
   return *this;
 }
 
@@ -128,81 +134,97 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
   }
 }
 
-/// Called on a copy: throws if the object contains the address of a child of the original, as the
-/// copy of a reference or pointer does. It is then in the same place in both; elsewhere it is what
-/// the memory held before.
-void Module::check_own_children(const Module& original) const {
-  const std::span<const std::byte> object = memory(), same = original.memory();
-  for (std::size_t i = 0; i < registry_.size(); ++i) {
-    if (registry_[i].kind != Kind::module) continue;
-    const Module& child = original.module_of(original.registry_[i]);
-    const std::size_t size = std::min(object.size(), same.size());
-    for (std::size_t at = 0; at + sizeof(void*) <= size; at += alignof(void*)) {
-      const void* word = nullptr;
-      std::memcpy(&word, object.data() + at, sizeof(word));
-      FERRITE_CHECK(
-          (word != &child && word != child.memory().data()) ||
-              std::memcmp(same.data() + at, &word, sizeof(word)) != 0,
-          Error, "clone",
-          "{} holds a reference or a pointer to its child '{}', which in the copy would be that of "
-          "the original; hold the {} itself as a member and register that, or find it by "
-          "get<{}>(\"{}\")",
-          name(), registry_[i].name, child.name(), child.name(), registry_[i].name);
-    }
-    module_of(registry_[i]).check_own_children(child);
-  }
-}
-
-/// Keeps the addresses of registered children that `other`, which is being moved here and whose
-/// registry this has, holds in its own object, but not in those of the children: these note their
-/// own, and layers without children hold no such addresses, though bytes that nobody wrote, in
-/// arrays that are moved as a whole, may look like them.
-void Module::note_self_references(Module& other) {
-  moved_ = std::move(other.moved_);  // of a move before that
-  const std::span<const std::byte> object = other.memory();
+/// The references and pointers to children that `object` holds, whose registry this has; those to
+/// children that the registry owns only if `owned`. They are found by their values, which bytes
+/// that nobody wrote may have by chance: the objects of children are left out, and classes of the
+/// library hold none.
+std::vector<Module::ChildReference> Module::child_references(const Module& object,
+                                                             bool owned) const {
   struct Child {
     std::span<const std::byte> memory;
     const std::byte* address;  // of its Module
     const std::string* name;
   };
+  std::vector<ChildReference> references;
+  if (std::string_view(typeid(object).name()).starts_with("N7ferrite")) return references;
   std::vector<Child> children;
   for (const Entry& e : registry_) {
-    if (e.kind != Kind::module || e.module || e.wrapped) continue;
-    const auto* const address = reinterpret_cast<const std::byte*>(&other) + e.offset;
+    if (e.kind != Kind::module || e.wrapped || (e.module && !owned)) continue;
+    const auto* const address = e.module ? reinterpret_cast<const std::byte*>(e.module.get())
+                                         : reinterpret_cast<const std::byte*>(&object) + e.offset;
     children.push_back({reinterpret_cast<const Module*>(address)->memory(), address, &e.name});
   }
-  if (children.empty()) return;
-  for (std::size_t at = 0; at + sizeof(void*) <= object.size(); at += alignof(void*)) {
-    const std::byte* const place = object.data() + at;
+  const std::span<const std::byte> bytes = object.memory();
+  if (children.empty()) return references;
+  for (std::size_t at = 0; at + sizeof(void*) <= bytes.size(); at += alignof(void*)) {
+    const std::byte* const place = bytes.data() + at;
     if (std::ranges::any_of(children, [&](const Child& c) {
           return place >= c.memory.data() && place < c.memory.data() + c.memory.size();
         }))
       continue;
     const std::byte* word = nullptr;
     std::memcpy(&word, place, sizeof(word));
-    for (const Child& c : children) {
-      if (word != c.address && word != c.memory.data()) continue;
-      if (!moved_) moved_ = std::make_unique<std::vector<SelfReference>>();
-      moved_->push_back({at, word, *c.name});
-    }
+    for (const Child& c : children)
+      if (word == c.address || word == c.memory.data()) references.push_back({at, word, *c.name});
   }
-  if (moved_) call_path_ = nullptr;  // the next call looks for them (name_calls)
+  return references;
 }
 
-/// Throws if an address that was kept still lies in this object.
-void Module::check_self_references() const {
+bool Module::holds(const ChildReference& reference) const {
+  const std::byte* word = nullptr;
+  const std::span<const std::byte> object = memory();
+  if (reference.offset + sizeof(word) > object.size()) return false;
+  std::memcpy(&word, object.data() + reference.offset, sizeof(word));
+  return word == reference.child;
+}
+
+/// Called on a copy: throws if the object holds a reference or a pointer to a child of the
+/// original.
+void Module::check_own_children(const Module& original) const {
+  for (const ChildReference& held : original.child_references(original, true)) {
+    const std::string& child = held.name;
+    const std::string type = original.module_of(*original.find_entry(child)).name();
+    FERRITE_CHECK(!holds(held), Error, "clone",
+                  "{} holds a reference or a pointer to its child '{}', which in the copy would be "
+                  "that of the original; hold the {} itself as a member and register that, or find "
+                  "it by get<{}>(\"{}\")",
+                  name(), child, type, type, child);
+  }
+  for (std::size_t i = 0; i < registry_.size(); ++i)
+    if (registry_[i].kind == Kind::module)
+      module_of(registry_[i]).check_own_children(original.module_of(original.registry_[i]));
+}
+
+/// Keeps the references and pointers to its own members that `other` holds, which is being moved
+/// here and whose registry this has.
+void Module::note_child_references(Module& other) {
+  moved_ = std::move(other.moved_);  // of a move before that
+  std::vector<ChildReference> held = child_references(other, false);
+  if (held.empty()) return;
+  if (!moved_) moved_ = std::make_unique<std::vector<ChildReference>>();
+  moved_->insert(moved_->end(), held.begin(), held.end());
+  call_path_ = nullptr;  // the next call warns of them (name_calls)
+}
+
+/// Warns, once for each type and child, if a reference or pointer that was kept is still that to a
+/// member of the object that was moved here. It is no error, because it may be none.
+void Module::warn_of_moved_references() const {
   if (!moved_) [[likely]]
     return;
-  const std::span<const std::byte> object = memory();
-  for (const SelfReference& held : *moved_) {
-    const void* word = nullptr;
-    if (held.offset + sizeof(word) > object.size()) continue;
-    std::memcpy(&word, object.data() + held.offset, sizeof(word));
-    FERRITE_CHECK(word != held.target, Error, "move",
-                  "{} holds a reference or a pointer to its member '{}', which after the move is "
-                  "that of the object it was moved from; set it anew in the move constructor, or "
-                  "use the member itself",
-                  name(), held.name);
+  static std::mutex mutex;
+  static std::set<std::pair<std::string, std::string>> given;
+  for (const ChildReference& held : *moved_) {
+    if (!holds(held)) continue;
+    {
+      std::lock_guard lock(mutex);
+      if (!given.emplace(name(), held.name).second) continue;
+    }
+    warn(
+        "move",
+        fmt::format("{} seems to hold a reference or a pointer to its member '{}', which after the "
+                    "move is that of the object it was moved from; set it anew in the move "
+                    "constructor, or use the member itself",
+                    name(), held.name));
   }
 }
 
