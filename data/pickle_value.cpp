@@ -246,6 +246,9 @@ class Pickler {
 }  // namespace
 
 Value to_value(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors) {
+  where.check(pickle.tensors.size() == tensors.size(), 0,
+              "expected no tensors in what precedes the value of the file, got {}",
+              pickle.tensors.size());
   return Converter(pickle, where, tensors).convert(*pickle.root);
 }
 

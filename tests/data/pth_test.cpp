@@ -245,6 +245,12 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
   CHECK(contains(message(tensor("K\1(" + huge + huge + "t(" + huge + huge + "t")), "beyond"));
   CHECK(contains(message(tensor("K\1(K\1" + std::string(2, '0') + "K\1t(K\1t")), "stack"));
 
+  // In the older format, a tensor where the version should be.
+  const std::string magic("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", 15);
+  write_file(dir / "tensor.pth", magic + tensor("K\1(K\2t(K\2t"));
+  CHECK(
+      contains(message_of<IoError>([&] { load_pth(dir / "tensor.pth"); }), "expected no tensors"));
+
   write_file(dir / "text.pth", "these are no weights");
   CHECK(contains(message_of<IoError>([&] { load_pth(dir / "text.pth"); }), "torch.save()"));
   const Value run = load_pth(recorded("checkpoint"));
