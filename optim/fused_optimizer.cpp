@@ -7,34 +7,34 @@ namespace ferrite::optim {
 FusedBatches::FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names,
                            const char* scalar, const char* op)
     : updates_(std::move(updates)) {
-  for (const Optimizer::Update& u : updates_) add(u, names, scalar, op);
+  for (Optimizer::Update& u : updates_) add(u, names, scalar, op);
 }
 
-void FusedBatches::add(const Optimizer::Update& u, const StateNames& names, const char* scalar,
+void FusedBatches::add(Optimizer::Update& u, const StateNames& names, const char* scalar,
                        const char* op) {
   const bool has_master = !u.updated.is_same(u.parameter), dense = is_dense(u.parameter);
-  const Tensor updated = has_master || dense ? u.updated : densely(u.parameter);
+  const Tensor dense_copy = has_master || dense ? Tensor() : densely(u.parameter);
+  const Tensor& updated = dense_copy.defined() ? dense_copy : u.updated;
   if (!dense) not_dense_.emplace_back(u.parameter, updated);
-  Tensor grad = u.grad;
-  if (!same_layout(grad, updated)) alive_.push_back(grad = laid_out_like(grad, updated));
-  const Tensor copy = has_master && dense ? u.parameter : Tensor();
-  kernels::OptimTensor& t = add_to_batch(updated, grad, copy);
+  if (!same_layout(u.grad, updated)) u.grad = laid_out_like(u.grad, updated);
+  const Tensor* const copy = has_master && dense ? &u.parameter : nullptr;
+  kernels::OptimTensor& t = add_to_batch(updated, u.grad, copy);
   t.param = updated.data_ptr();
-  t.grad = grad.data_ptr();
+  t.grad = u.grad.data_ptr();
   t.numel = updated.numel();
   t.adapts = updated.dim() > 1;
   t.step = u.state.step.data<std::int64_t>();
   for (std::size_t k = 0; k < names.size(); ++k)
     if (names[k]) t.state[k] = u.state.get(names[k], u.updated.shape(), u.updated, op).data_ptr();
   if (scalar) t.scalar = u.state.get(scalar, {}, u.updated, op).data_ptr();
-  if (copy.defined()) t.copy = copy.data_ptr();
+  if (copy) t.copy = copy->data_ptr();
 }
 
 kernels::OptimTensor& FusedBatches::add_to_batch(const Tensor& updated, const Tensor& grad,
-                                                 const Tensor& copy) {
+                                                 const Tensor* copy) {
   const DType dtype = updated.dtype();
   const auto grad_dtype = grad.dtype() == dtype ? std::nullopt : std::optional(grad.dtype());
-  const DType copy_dtype = copy.defined() ? copy.dtype() : kFloat16;
+  const DType copy_dtype = copy ? copy->dtype() : kFloat16;
   for (auto& [device, batch] : batches_)
     if (batch.dtype == dtype && batch.grad_dtype == grad_dtype && batch.copy_dtype == copy_dtype &&
         device == updated.device())

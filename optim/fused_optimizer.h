@@ -32,12 +32,11 @@ class FusedBatches {
   void write_back() const;
 
  private:
-  void add(const Optimizer::Update& u, const StateNames& names, const char* scalar, const char* op);
-  kernels::OptimTensor& add_to_batch(const Tensor& updated, const Tensor& grad, const Tensor& copy);
+  void add(Optimizer::Update& u, const StateNames& names, const char* scalar, const char* op);
+  kernels::OptimTensor& add_to_batch(const Tensor& updated, const Tensor& grad, const Tensor* copy);
 
   std::vector<Batch> batches_;
-  std::vector<Optimizer::Update> updates_;
-  std::vector<Tensor> alive_;  // until all is launched
+  std::vector<Optimizer::Update> updates_;  // alive until all is launched
   std::vector<std::pair<Tensor, Tensor>> not_dense_;
 };
 

@@ -147,8 +147,8 @@ class Optimizer {
   /// A parameter with a gradient, in a step.
   struct Update {
     const Tensor& parameter;
-    Tensor updated;  ///< the master, or the parameter itself
-    Tensor grad;     ///< of that
+    const Tensor& updated;  ///< the master, or the parameter itself
+    Tensor grad;            ///< of that
     ParameterState& state;
   };
   /// What a group's step reads on a device. The values from a loss scaler may be undefined.
