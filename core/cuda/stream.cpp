@@ -165,6 +165,7 @@ bool CudaStream::idle() const {
   try {
     if (is_capturing()) return false;
     const DeviceGuard guard(device);
+    const detail::CaptureRelaxed relaxed;  // of another stream, by this thread
     const cudaError_t status = cudaStreamQuery(native_);
     if (status == cudaSuccess) return true;
     cudaGetLastError();
