@@ -12,12 +12,15 @@ constexpr std::array<int, 4> order(ConvLayout layout) {
   return layout == ConvLayout::channels_last ? std::array{1, 3, 2, 0} : std::array{3, 2, 1, 0};
 }
 
-/// What lies below or right of the input: as far as the last position reaches.
+/// What lies below or right of the input: as much as before it where the output's size allows,
+/// since cuDNN has more plans for symmetric padding; else as far as the last position reaches.
 std::int64_t padding_behind(const View& input, const View& weight, const View& out,
                             const ConvParams& p, std::size_t axis) {
   const std::size_t d = axis + 2;
-  const std::int64_t reach =
-      (out.sizes[d] - 1) * p.stride[axis] + (weight.sizes[d] - 1) * p.dilation[axis] + 1;
+  const std::int64_t extent = (weight.sizes[d] - 1) * p.dilation[axis] + 1,
+                     beyond = input.sizes[d] + 2 * p.padding[axis] - extent;
+  if (beyond >= 0 && beyond / p.stride[axis] + 1 == out.sizes[d]) return p.padding[axis];
+  const std::int64_t reach = (out.sizes[d] - 1) * p.stride[axis] + extent;
   return std::max<std::int64_t>(reach - input.sizes[d] - p.padding[axis], 0);
 }
 
