@@ -17,9 +17,22 @@ template <int N, class T>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* p) {
   return *reinterpret_cast<const Pack<T, N>*>(p);
 }
+template <class Vector, int N, class T>
+__device__ __forceinline__ void store_vector(T* p, const Pack<T, N>& values) {
+  static_assert(sizeof(Vector) == sizeof(values));
+  Vector vector;
+  memcpy(&vector, &values, sizeof(vector));
+  __stwb(reinterpret_cast<Vector*>(p), vector);
+}
+/// One store: the compiler splits that of a struct into its elements, but not that of a vector.
 template <int N, class T>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& values) {
-  *reinterpret_cast<Pack<T, N>*>(p) = values;
+  if constexpr (N > 1 && sizeof(values) == sizeof(uint4))
+    store_vector<uint4>(p, values);
+  else if constexpr (N > 1 && sizeof(values) == sizeof(uint2))
+    store_vector<uint2>(p, values);
+  else
+    *reinterpret_cast<Pack<T, N>*>(p) = values;
 }
 
 /// Stores those elements of a pack that lie within a run of `n` elements, starting at `at`; with
