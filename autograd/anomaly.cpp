@@ -50,8 +50,7 @@ class GradientElements {
  public:
   void add(const Tensor& grad) {
     if (!grad.defined() || !is_differentiable(grad.dtype()) || grad.numel() == 0) return;
-    if (is_complex(grad.dtype()))
-      return add(geometry::apply(grad, geometry::as_real(grad), real_type(grad.dtype())));
+    if (is_complex(grad.dtype())) return add(geometry::as_real(grad));
     Shape shape = grad.shape();  // without repetitions, as in the gradient of a sum
     std::int64_t reach = 1, numel = 1;
     for (int d = 0; d < shape.size(); ++d) {

@@ -12,11 +12,6 @@ namespace ferrite::autograd {
 
 namespace {
 
-/// The same memory as real numbers.
-Tensor as_real(const Tensor& t) {
-  return geometry::apply(t, geometry::as_real(t), real_type(t.dtype()));
-}
-
 /// A view and its base.
 struct Region {
   Tensor base;  // off the tape, for its geometry
@@ -29,25 +24,18 @@ struct Region {
   /// complex views of real numbers it is of real numbers, [..., 2]: what `whole` has the layout of
   /// may begin at an odd number, where no complex one is.
   Tensor of(const Tensor& whole) const {
-    Shape shape = view.shape;
-    Strides strides = view.strides;
-    std::int64_t offset = view.offset;
-    DType type = dtype;
-    if (is_complex_view_of_real()) {
-      for (std::int64_t& stride : strides) stride *= 2;
-      shape.push_back(2);
-      strides.push_back(1);
-      offset *= 2;
-      type = real_type(dtype);
-    }
+    const bool pairs = is_complex_view_of_real();
+    geometry::View part = pairs ? geometry::as_real(view) : view;
+    const DType type = pairs ? real_type(dtype) : dtype;
     const auto start = [type](const Tensor& t) {
       return t.storage_offset() * t.element_size() / static_cast<std::int64_t>(itemsize(type));
     };
-    return as_strided(whole, shape, strides, start(whole) + offset - start(base), type);
+    part.offset += start(whole) - start(base);
+    return geometry::apply(whole, part, type);
   }
   /// `part`, of the view's shape, as of() gives it.
   Tensor parts(const Tensor& part) const {
-    return is_complex_view_of_real() ? as_real(part) : part;
+    return is_complex_view_of_real() ? geometry::as_real(part) : part;
   }
   /// A tensor with the memory layout of the base.
   Tensor make_whole() const {

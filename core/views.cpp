@@ -184,10 +184,9 @@ std::optional<View> view(const Tensor& t, const Shape& shape) {
   return v;
 }
 
-View as_real(const Tensor& t) {
-  View v = of(t);
-  FERRITE_CHECK(t.dim() < kMaxDims, ShapeError, "view_as_real",
-                "complex tensors have at most {} dimensions, got {}", kMaxDims - 1, t.shape());
+View as_real(View v) {
+  FERRITE_CHECK(v.shape.size() < kMaxDims, ShapeError, "view_as_real",
+                "complex tensors have at most {} dimensions, got {}", kMaxDims - 1, v.shape);
   for (std::int64_t& stride : v.strides) stride *= 2;
   v.shape.push_back(2);
   v.strides.push_back(1);

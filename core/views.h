@@ -38,7 +38,7 @@ Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op);
 std::optional<View> view(const Tensor& t, const Shape& shape);
 
 /// The two parts of complex numbers as a new last dimension of size 2, in elements of their type.
-View as_real(const Tensor& t);
+View as_real(View v);
 /// The inverse; ShapeError unless the last dimension has size 2 and stride 1, and other strides and
 /// the offset are even.
 View as_complex(const Tensor& t);
@@ -49,6 +49,8 @@ inline Tensor apply(const Tensor& t, const View& v, DType dtype) {
 inline Tensor apply(const Tensor& t, const View& v) {
   return as_strided(t, v.shape, v.strides, v.offset);
 }
+/// The memory of complex numbers as real ones, by as_real().
+inline Tensor as_real(const Tensor& t) { return apply(t, as_real(of(t)), real_type(t.dtype())); }
 
 /// Whether several elements of `t` share one memory location, as in an expanded tensor or in
 /// overlapping windows.

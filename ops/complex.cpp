@@ -50,7 +50,7 @@ Shape parts_shape(T a, T b, const char* op) {
 Tensor view_as_real(T x) {
   const profiler::OpRange range("view_as_real", x);
   check_complex(x, "view_as_real");
-  Tensor out = geometry::apply(x, geometry::as_real(x), real_type(x.dtype()));
+  Tensor out = geometry::as_real(x);
   if (recording(x))
     record(out, "view_as_real", {x}, [](T grad, Needs) { return ops::complex_of_pairs(grad); });
   autograd::link_view(out, x);
