@@ -118,7 +118,12 @@ void Amp::State::unscale_with(PerOptimizer& o, std::size_t loss_id) {
   GradScaler::PerOptimizer& seen = scaler.state_of(*o.optimizer);
   scaler.unscale(seen, *o.optimizer);
   scaler.enter(seen, Stage::unscaled);
-  if (std::ranges::find(o.looked_at, loss_id) == o.looked_at.end()) o.looked_at.push_back(loss_id);
+}
+
+/// f(scaler, its record) for the scalers that have unscaled gradients since the last step.
+void Amp::State::for_each_unscaled(const PerOptimizer& o, auto&& f) {
+  for (GradScaler& scaler : scalers)
+    if (auto& seen = scaler.state_of(*o.optimizer); seen.stage == Stage::unscaled) f(scaler, seen);
 }
 
 /// Makes room for gradients of another scale.
@@ -175,15 +180,15 @@ void Amp::State::step(PerOptimizer& o, const Tensor& skip) {
   } else {
     if (!o.unscaled) unscale(o);
     Tensor found;
-    for (std::size_t id : o.looked_at)
-      found = GradScaler::either(found, GradScaler::found_inf(scalers[id].state_of(optimizer)));
+    for_each_unscaled(o, [&](GradScaler&, const auto& seen) {
+      found = GradScaler::either(found, GradScaler::found_inf(seen));
+    });
     optimizer.step({}, GradScaler::either(found, skip));
-    for (std::size_t id : o.looked_at)
-      scalers[id].enter(scalers[id].state_of(optimizer), Stage::stepped);
+    for_each_unscaled(o,
+                      [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::stepped); });
   }
   o.pending.reset();
   o.unscaled = o.has_aside = false;
-  o.looked_at.clear();
   if (std::ranges::none_of(optimizers, [&](const PerOptimizer& other) {
         return has_gradients(other) || other.unscaled;
       }))
@@ -199,9 +204,7 @@ void Amp::State::update() {
 
 /// What the step would have needed to know. Overflows that were found stay so until the next.
 void Amp::State::forget(PerOptimizer& o) {
-  for (std::size_t id : o.looked_at)
-    scalers[id].enter(scalers[id].state_of(*o.optimizer), Stage::ready);
-  o.looked_at.clear();
+  for_each_unscaled(o, [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::ready); });
   o.pending.reset();
   o.unscaled = o.has_aside = false;
 }

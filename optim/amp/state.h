@@ -16,13 +16,12 @@ namespace ferrite::optim::amp {
 struct Amp::State : std::enable_shared_from_this<State> {
   using Stage = GradScaler::Stage;
 
-  /// An optimizer. Its parameters' gradients may carry the scale of one loss; gradients of losses
-  /// before were unscaled and put aside.
+  /// The gradients of an optimizer. They may carry the scale of one loss; those of losses before
+  /// were unscaled and put aside. What the scalers have seen of them is in their own records.
   struct PerOptimizer {
     Optimizer* optimizer;
     std::optional<std::size_t> pending = {};  // the loss whose scale gradients carry
     bool unscaled = false;                    // pending or not, they carry none any more
-    std::vector<std::size_t> looked_at = {};  // losses whose scalers have seen gradients
     bool has_aside = false;
     std::vector<Tensor> aside = {};  // one a parameter, undefined where nothing came
   };
@@ -56,6 +55,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
  private:
   GradScaler& ready_scaler(std::size_t loss_id, const Device& device);
   void unscale_with(PerOptimizer& o, std::size_t loss_id);
+  void for_each_unscaled(const PerOptimizer& o, auto&& f);
   void put_aside(PerOptimizer& o);
   void add_aside(PerOptimizer& o);
   bool has_stepped(const GradScaler& scaler) const;
