@@ -3,16 +3,13 @@
 #include <cmath>
 
 #include "ferrite/autograd/record.h"
-#include "ferrite/core/host_copy.h"
-#include "ferrite/core/stream.h"
-#include "ferrite/kernels/linalg.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/linalg_device.h"
+#include "ferrite/ops/linalg_factors.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
@@ -28,7 +25,7 @@ using autograd::record_many;
 using autograd::recording;
 using autograd::Saved;
 using ops::composite;
-namespace device_linalg = ops::device_linalg;
+namespace factors = ops::factors;
 
 namespace {
 
@@ -42,40 +39,6 @@ void check_matrix(T x, const char* op, bool square = false) {
   FERRITE_CHECK(x.dim() >= 2 && (!square || x.size(-2) == x.size(-1)), ShapeError, op,
                 "expected {}matrices [..., m, n], got {}", square ? "square " : "", x.shape());
 }
-
-// ---- Handing batches to the kernels
-
-/// The last `keep` dimensions of each tensor behind one dimension for the batch.
-Shape batch_shape(T x, int keep = 2) {
-  Shape shape;
-  for (int d = 0; d < x.dim() - keep; ++d) shape.push_back(x.size(d));
-  return shape;
-}
-Shape joined(Shape shape, std::initializer_list<std::int64_t> last) {
-  for (std::int64_t n : last) shape.push_back(n);
-  return shape;
-}
-
-/// A batch as the kernels take it: contiguous, [n, rows, columns], on the host where the tensor is
-/// of a CUDA device that cannot do it.
-Tensor batch_of(T x, const char* op) {
-  if (x.device().is_cuda()) ferrite::detail::check_may_read(x.device(), op);
-  const Tensor near = x.device().is_cuda() && !device_linalg::takes(x) ? x.cpu() : x;
-  return near.contiguous().reshape({batch_shape(x).numel(), x.size(-2), x.size(-1)});
-}
-
-Tensor space(T host, std::initializer_list<std::int64_t> sizes) {
-  return empty(joined({host.size(0)}, sizes), {.dtype = host.dtype(), .device = host.device()});
-}
-
-/// A result [n, ...] of the kernels, back in the batch and on the device of `x`.
-Tensor back(T result, T x) {
-  Shape shape = batch_shape(x);
-  for (int d = 1; d < result.dim(); ++d) shape.push_back(result.size(d));
-  return result.reshape(shape).to(x.device());
-}
-
-Stream stream_of(T host) { return current_stream(host.device()); }
 
 /// `square` (0 on the diagonal elsewhere) with half of the diagonal: what a triangle has of a
 /// symmetric matrix.
@@ -104,14 +67,7 @@ Tensor cholesky(T x) {
       "linalg_cholesky",
       [&] {
         check_matrix(x, "linalg_cholesky", true);
-        Tensor out = no_grad([&] {
-          const Tensor in = batch_of(x, "linalg_cholesky");
-          if (device_linalg::takes(in))
-            return back(device_linalg::cholesky("linalg_cholesky", in), x);
-          const Tensor l = empty_like(in);
-          kernels::cholesky(stream_of(in), "linalg_cholesky", l, in);
-          return back(l, x);
-        });
+        Tensor out = no_grad([&] { return factors::cholesky("linalg_cholesky", x); });
         if (recording(x))
           record(out, "linalg_cholesky", {x}, [l = Saved::output(out)](T grad, Needs) {
             // Murray, "Differentiation of the Cholesky decomposition", 2016.
@@ -131,16 +87,7 @@ Tensor cholesky(T x) {
 namespace {
 
 Tensor solve_matrices(T a, T b, const char* op) {
-  Tensor out = no_grad([&] {
-    if (device_linalg::takes(a) && device_linalg::takes(b))
-      return back(device_linalg::solve(op, batch_of(a, op), batch_of(b, op)), b);
-    // One of the two may be empty, and the other not.
-    const Device near = a.device().is_cuda() ? Device("cpu") : a.device();
-    const Tensor left = batch_of(a, op).to(near), right = batch_of(b, op).to(near),
-                 x = empty_like(right);
-    kernels::solve(stream_of(left), op, x, left, right);
-    return back(x, b);
-  });
+  Tensor out = no_grad([&] { return factors::solve(op, a, b); });
   if (recording(a, b))
     record(out, op, {a, b},
            [a = Saved(a), x = Saved::output(out), op](T grad, Needs needs) -> Gradients {
@@ -163,9 +110,9 @@ Tensor solved(T a, T b, const char* op) {
   if (is_vector(a, b)) return solved(a, b.unsqueeze(-1), op).squeeze(-1);
   FERRITE_CHECK(b.size(-2) == a.size(-1), ShapeError, op, "a matrix of {} for a right side of {}",
                 a.shape(), b.shape());
-  const Shape batch = broadcast_shapes(batch_shape(a), batch_shape(b), op);
-  return solve_matrices(a.expand(joined(batch, {a.size(-2), a.size(-1)})),
-                        b.expand(joined(batch, {b.size(-2), b.size(-1)})), op);
+  const Shape batch = broadcast_shapes(factors::batch_shape(a), factors::batch_shape(b), op);
+  return solve_matrices(a.expand(factors::joined(batch, {a.size(-2), a.size(-1)})),
+                        b.expand(factors::joined(batch, {b.size(-2), b.size(-1)})), op);
 }
 
 }  // namespace
@@ -192,16 +139,7 @@ std::tuple<Tensor, Tensor> slogdet(T x) {
       "linalg_slogdet",
       [&] {
         check_matrix(x, "linalg_slogdet", true);
-        const auto [sign, log] = no_grad([&] {
-          const Tensor in = batch_of(x, "linalg_slogdet");
-          if (device_linalg::takes(in)) {
-            const auto [s, l] = device_linalg::slogdet(in);
-            return std::pair(back(s, x), back(l, x));
-          }
-          const Tensor s = space(in, {}), l = space(in, {});
-          kernels::slogdet(stream_of(in), "linalg_slogdet", s, l, in);
-          return std::pair(back(s, x), back(l, x));
-        });
+        const auto [sign, log] = no_grad([&] { return factors::slogdet("linalg_slogdet", x); });
         if (recording(x))
           record(log, "linalg_slogdet", {x}, [x = Saved(x)](T grad, Needs) {
             return mT(inv(x.get())) * grad.unsqueeze(-1).unsqueeze(-1);
@@ -273,16 +211,7 @@ std::tuple<Tensor, Tensor> qr(T x, std::string_view mode) {
                       "expected the mode reduced or complete, got {}", mode);
         const std::int64_t m = x.size(-2), n = x.size(-1),
                            k = mode == "reduced" ? std::min(m, n) : m;
-        const auto [q, r] = no_grad([&] {
-          const Tensor in = batch_of(x, "linalg_qr");
-          if (device_linalg::takes(in)) {
-            const auto [left, right] = device_linalg::qr(in, k);
-            return std::pair(back(left, x), back(right, x));
-          }
-          const Tensor left = space(in, {m, k}), right = space(in, {k, n});
-          kernels::qr(stream_of(in), "linalg_qr", left, right, in);
-          return std::pair(back(left, x), back(right, x));
-        });
+        const auto [q, r] = no_grad([&] { return factors::qr("linalg_qr", x, k); });
         if (recording(x)) {
           const bool possible = m >= n && k == n;
           const Tensor outs[] = {q, r};
@@ -317,16 +246,7 @@ std::tuple<Tensor, Tensor> eigh(T x) {
       "linalg_eigh",
       [&] {
         check_matrix(x, "linalg_eigh", true);
-        const auto [values, vectors] = no_grad([&] {
-          const Tensor in = batch_of(x, "linalg_eigh");
-          if (device_linalg::takes(in)) {
-            const auto [v, u] = device_linalg::eigh("linalg_eigh", in);
-            return std::pair(back(v, x), back(u, x));
-          }
-          const Tensor v = space(in, {x.size(-1)}), u = empty_like(in);
-          kernels::eigh(stream_of(in), "linalg_eigh", v, u, in);
-          return std::pair(back(v, x), back(u, x));
-        });
+        const auto [values, vectors] = no_grad([&] { return factors::eigh("linalg_eigh", x); });
         if (recording(x)) {
           const Tensor outs[] = {values, vectors};
           record_many(outs, "linalg_eigh", {&x, 1},
@@ -389,17 +309,8 @@ std::tuple<Tensor, Tensor, Tensor> svd(T x, bool full_matrices) {
       [&] {
         check_matrix(x, "linalg_svd");
         const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
-        const auto [u, s, vh] = no_grad([&] {
-          const Tensor in = batch_of(x, "linalg_svd");
-          if (device_linalg::takes(in)) {
-            const auto [left, values, right] = device_linalg::svd("linalg_svd", in, full_matrices);
-            return std::tuple(back(left, x), back(values, x), back(right, x));
-          }
-          const Tensor left = space(in, {m, full_matrices ? m : k}), values = space(in, {k}),
-                       right = space(in, {full_matrices ? n : k, n});
-          kernels::svd(stream_of(in), "linalg_svd", left, values, right, in);
-          return std::tuple(back(left, x), back(values, x), back(right, x));
-        });
+        const auto [u, s, vh] =
+            no_grad([&] { return factors::svd("linalg_svd", x, full_matrices); });
         if (recording(x)) {
           const Tensor outs[] = {u, s, vh};
           record_many(outs, "linalg_svd", {&x, 1},

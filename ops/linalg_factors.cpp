@@ -1,11 +1,13 @@
-#include "ferrite/ops/linalg_device.h"
+#include "ferrite/ops/linalg_factors.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "ferrite/core/host_copy.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/cuda/vendor/cusolver.h"
+#include "ferrite/kernels/linalg.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
@@ -16,13 +18,20 @@
 #include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 
-namespace ferrite::ops::device_linalg {
-
-namespace solver = kernels::cuda::solver;
+namespace ferrite::ops::factors {
 
 namespace {
 
 using T = const Tensor&;
+
+// ---- By cuSOLVER: of contiguous batches [n, rows, columns], none of them empty
+
+namespace on_device {
+
+namespace solver = kernels::cuda::solver;
+
+/// Whether `x` is of a CUDA device, not empty, and cuSOLVER serves there.
+bool takes(T x) { return x.device().is_cuda() && x.numel() > 0 && solver::is_usable(); }
 
 /// A copy of the matrices in the other order of memory. cuSOLVER's is column-major: [n, columns,
 /// rows].
@@ -61,10 +70,6 @@ std::pair<Tensor, Tensor> factorize(T columns) {
   return {pivots, info};
 }
 
-}  // namespace
-
-bool takes(T x) { return x.device().is_cuda() && x.numel() > 0 && solver::is_usable(); }
-
 Tensor cholesky(const char* op, T x) {
   // The lower triangle is the upper one of the other order, and L^T its factor.
   const Tensor factor = x.clone(), info = info_of(x);
@@ -81,7 +86,7 @@ Tensor solve(const char* op, T a, T b) {
   return turned(right);
 }
 
-std::pair<Tensor, Tensor> slogdet(T x) {
+std::tuple<Tensor, Tensor> slogdet(T x) {
   const Tensor factors = turned(x);
   const auto [pivots, info] = factorize(factors);
   const std::int64_t n = x.size(-1);
@@ -92,7 +97,7 @@ std::pair<Tensor, Tensor> slogdet(T x) {
           where(singular, -INFINITY, sum(log(abs(values)), {1}))};
 }
 
-std::pair<Tensor, Tensor> qr(T x, std::int64_t k) {
+std::tuple<Tensor, Tensor> qr(T x, std::int64_t k) {
   const Stream stream = current_stream(x.device());
   const std::int64_t n = x.size(0), rows = x.size(1), columns = x.size(2);
   const Tensor factors = turned(x), tau = made_like(x, {n, std::min(rows, columns)}),
@@ -109,7 +114,7 @@ std::pair<Tensor, Tensor> qr(T x, std::int64_t k) {
   return {turned(q), r};
 }
 
-std::pair<Tensor, Tensor> eigh(const char* op, T x) {
+std::tuple<Tensor, Tensor> eigh(const char* op, T x) {
   check_finite(op, x);
   const Tensor vectors = x.clone(), values = made_like(x, {x.size(0), x.size(1)}),
                info = info_of(x);
@@ -133,4 +138,99 @@ std::tuple<Tensor, Tensor, Tensor> svd(const char* op, T x, bool full) {
   return tall ? std::tuple(turned(u), s, turned(vt)) : std::tuple(vt, s, u);
 }
 
-}  // namespace ferrite::ops::device_linalg
+}  // namespace on_device
+
+// ---- Batches
+
+/// As the kernels take them: contiguous, [n, rows, columns], on the host where the tensor is of a
+/// CUDA device that cannot do it.
+Tensor batch_of(T x, const char* op) {
+  if (x.device().is_cuda()) ferrite::detail::check_may_read(x.device(), op);
+  const Tensor near = x.device().is_cuda() && !on_device::takes(x) ? x.cpu() : x;
+  return near.contiguous().reshape({batch_shape(x).numel(), x.size(-2), x.size(-1)});
+}
+
+Tensor space(T host, std::initializer_list<std::int64_t> sizes) {
+  return empty(joined({host.size(0)}, sizes), {.dtype = host.dtype(), .device = host.device()});
+}
+
+/// A result [n, ...] in the batch and on the device of `x`.
+Tensor back(T x, T result) {
+  Shape shape = batch_shape(x);
+  for (int d = 1; d < result.dim(); ++d) shape.push_back(result.size(d));
+  return result.reshape(shape).to(x.device());
+}
+template <class... Results>
+std::tuple<Results...> back(T x, const std::tuple<Results...>& results) {
+  return std::apply([&](const auto&... r) { return std::tuple(back(x, r)...); }, results);
+}
+
+Stream stream_of(T host) { return current_stream(host.device()); }
+
+}  // namespace
+
+Shape batch_shape(T x) {
+  Shape shape;
+  for (int d = 0; d < x.dim() - 2; ++d) shape.push_back(x.size(d));
+  return shape;
+}
+
+Shape joined(Shape batch, std::initializer_list<std::int64_t> sizes) {
+  for (std::int64_t n : sizes) batch.push_back(n);
+  return batch;
+}
+
+Tensor cholesky(const char* op, T x) {
+  const Tensor in = batch_of(x, op);
+  if (on_device::takes(in)) return back(x, on_device::cholesky(op, in));
+  const Tensor l = empty_like(in);
+  kernels::cholesky(stream_of(in), op, l, in);
+  return back(x, l);
+}
+
+Tensor solve(const char* op, T a, T b) {
+  if (on_device::takes(a) && on_device::takes(b))
+    return back(b, on_device::solve(op, batch_of(a, op), batch_of(b, op)));
+  // One of the two may be empty, and the other not.
+  const Device near = a.device().is_cuda() ? Device("cpu") : a.device();
+  const Tensor left = batch_of(a, op).to(near), right = batch_of(b, op).to(near),
+               x = empty_like(right);
+  kernels::solve(stream_of(left), op, x, left, right);
+  return back(b, x);
+}
+
+std::tuple<Tensor, Tensor> slogdet(const char* op, T x) {
+  const Tensor in = batch_of(x, op);
+  if (on_device::takes(in)) return back(x, on_device::slogdet(in));
+  const Tensor sign = space(in, {}), log = space(in, {});
+  kernels::slogdet(stream_of(in), op, sign, log, in);
+  return back(x, std::tuple(sign, log));
+}
+
+std::tuple<Tensor, Tensor> qr(const char* op, T x, std::int64_t k) {
+  const Tensor in = batch_of(x, op);
+  if (on_device::takes(in)) return back(x, on_device::qr(in, k));
+  const Tensor q = space(in, {x.size(-2), k}), r = space(in, {k, x.size(-1)});
+  kernels::qr(stream_of(in), op, q, r, in);
+  return back(x, std::tuple(q, r));
+}
+
+std::tuple<Tensor, Tensor> eigh(const char* op, T x) {
+  const Tensor in = batch_of(x, op);
+  if (on_device::takes(in)) return back(x, on_device::eigh(op, in));
+  const Tensor values = space(in, {x.size(-1)}), vectors = empty_like(in);
+  kernels::eigh(stream_of(in), op, values, vectors, in);
+  return back(x, std::tuple(values, vectors));
+}
+
+std::tuple<Tensor, Tensor, Tensor> svd(const char* op, T x, bool full) {
+  const Tensor in = batch_of(x, op);
+  if (on_device::takes(in)) return back(x, on_device::svd(op, in, full));
+  const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
+  const Tensor u = space(in, {m, full ? m : k}), s = space(in, {k}),
+               vh = space(in, {full ? n : k, n});
+  kernels::svd(stream_of(in), op, u, s, vh, in);
+  return back(x, std::tuple(u, s, vh));
+}
+
+}  // namespace ferrite::ops::factors
