@@ -5,6 +5,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/norm.h"
+#include "ferrite/ops/norm_arguments.h"
 #include "ferrite/ops/pool_planes.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
@@ -16,9 +17,7 @@ namespace ferrite {
 namespace {
 
 void check(const Tensor& x, const char* op) {
-  FERRITE_CHECK(x.defined(), ValueError, op, "input is undefined");
-  FERRITE_CHECK(is_floating(x.dtype()), DTypeError, op,
-                "works on floating types, got {}; convert it with to()", x.describe());
+  ops::norms::check_input(x, op);
   FERRITE_CHECK(x.dim() >= 2, ShapeError, op, "expects an input of [N, C, *], got {}",
                 x.describe());
 }
@@ -28,8 +27,8 @@ void update_running(const Tensor& x, const Tensor& running_mean, const Tensor& r
                     double momentum) {
   if (x.size(0) == 0) return;
   const NoGradGuard guard;
-  const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const Tensor rows = x.reshape({x.size(0), x.size(1), -1}).to(wide);
+  const Tensor rows =
+      x.reshape({x.size(0), x.size(1), -1}).to(ops::norms::statistics_dtype(x.dtype()));
   const auto move = [&](const Tensor& running, const Tensor& batch) {
     running.copy_(running * (1 - momentum) + mean(batch, {0}) * momentum);
   };

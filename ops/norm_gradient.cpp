@@ -2,6 +2,7 @@
 
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/norm_arguments.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 
@@ -11,8 +12,6 @@ using autograd::Gradients;
 using autograd::Needs;
 
 namespace {
-
-DType wide_type(const Tensor& x) { return x.dtype() == kFloat64 ? kFloat64 : kFloat32; }
 
 /// x normalised over `dims`, and the inverse of its standard deviation; or of the root of its mean
 /// square, where its mean counts as 0.
@@ -36,7 +35,7 @@ Tensor through(const Normal& normal, const Tensor& grad, const Dims& dims) {
 }  // namespace
 
 Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad, Needs needs) {
-  const DType wide = wide_type(norm.x);
+  const DType wide = norms::statistics_dtype(norm.x.dtype());
   const int n = norm.x.dim();
   Shape per_channel = Shape::filled(n, 1), all_but_channels{0};
   per_channel[1] = norm.x.size(1);
@@ -70,7 +69,7 @@ Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad, N
 
 Gradients layer_norm_gradient(const Tensor& x, const Tensor& weight, int last, double eps,
                               bool centered, const Tensor& grad, Needs needs) {
-  const DType wide = wide_type(x);
+  const DType wide = norms::statistics_dtype(x.dtype());
   Shape normalized_dims, rows;
   for (int d = 0; d < x.dim(); ++d) (d < x.dim() - last ? rows : normalized_dims).push_back(d);
   const Dims dims(normalized_dims);

@@ -1,0 +1,322 @@
+// Batch norm, alone or with a ReLU behind it, to which a residual may have been added (declared in
+// ops/norm.h).
+#include "ferrite/autograd/accumulate.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
+#include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/norm.h"
+#include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/norm.h"
+#include "ferrite/ops/norm_arguments.h"
+#include "ferrite/ops/norm_gradient.h"
+
+namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::once_differentiable;
+using autograd::record;
+using autograd::recording;
+using autograd::Saved;
+using kernels::ChannelLayout;
+using kernels::NormActivation;
+using kernels::ReluMask;
+using kernels::View;
+using ops::norms::as_dtype;
+using ops::norms::check_eps;
+using ops::norms::check_input;
+using ops::norms::check_parameter;
+using ops::norms::dense;
+using ops::norms::optional;
+using ops::norms::statistics_dtype;
+
+namespace {
+
+struct Channels {
+  ChannelLayout layout;
+  MemoryFormat format;
+};
+
+Channels channels_of(const Tensor& input) {
+  const Shape& s = input.shape();
+  std::int64_t inner = 1;
+  for (int d = 2; d < s.size(); ++d) inner *= s[d];
+  if (input.suggest_memory_format() == kChannelsLast)
+    return {{.outer = s[0] * inner, .channels = s[1], .inner = 1}, kChannelsLast};
+  return {{.outer = s[0], .channels = s[1], .inner = inner}, kContiguous};
+}
+
+struct BatchNorm {
+  const char* op;
+  const Tensor &input, &running_mean, &running_var, &weight, &bias;
+  const BatchNormFuncOptions& options;
+};
+
+/// How errors, profiles and the tape name a batch norm with what follows it.
+const char* name_of(const BatchNormFuncOptions& options) {
+  if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
+  return options.relu ? "batch_norm_relu" : "batch_norm";
+}
+
+void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
+  if (!residual.defined()) return;
+  FERRITE_CHECK(residual.shape() == input.shape(), ShapeError, op,
+                "residual is {}, expected the shape of input {}", residual.describe(),
+                input.describe());
+  FERRITE_CHECK(residual.dtype() == input.dtype(), DTypeError, op, "residual is {}, input {}",
+                residual.dtype(), input.dtype());
+  FERRITE_CHECK(residual.device() == input.device(), DeviceError, op,
+                "residual is on {}, input on {}", residual.device(), input.device());
+}
+
+void check_batch_norm(const BatchNorm& args) {
+  const Tensor& input = args.input;
+  const char* const op = args.op;
+  check_input(input, op);
+  check_eps(args.options.eps, op);
+  FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
+                "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
+  const Shape shape{input.size(1)};
+  check_parameter(args.weight, shape, input, "weight", op);
+  check_parameter(args.bias, shape, input, "bias", op);
+  check_parameter(args.running_mean, shape, input, "running_mean", op);
+  check_parameter(args.running_var, shape, input, "running_var", op);
+  const Tensor &mean = args.running_mean, &var = args.running_var;
+  FERRITE_CHECK(mean.defined() == var.defined(), ValueError, op,
+                "running_mean and running_var must both be there, or neither");
+  FERRITE_CHECK(!mean.defined() || mean.dtype() == var.dtype(), DTypeError, op,
+                "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
+  FERRITE_CHECK(args.options.training || mean.defined(), ValueError, op,
+                "needs running_mean and running_var unless training = true");
+  check_residual(args.options.residual, input, op);
+  if (!args.options.statistics.defined()) return;
+  for (const Tensor* t : {&args.options.statistics.mean, &args.options.statistics.m2}) {
+    FERRITE_CHECK(t->defined(), ValueError, op, "statistics need both mean and m2");
+    check_parameter(*t, shape, input, "a known statistic", op);
+    FERRITE_CHECK(t->dtype() == statistics_dtype(input.dtype()) && t->is_contiguous(), DTypeError,
+                  op, "expected contiguous statistics of {}, got {}",
+                  statistics_dtype(input.dtype()), t->describe());
+  }
+}
+
+/// What is subtracted and multiplied with, of each channel.
+struct Statistics {
+  Tensor mean, invstd;
+  Tensor count = {};  ///< [1], values a channel of all parts; undefined where there is one part
+};
+
+/// This batch's, or this part's.
+struct OwnStatistics {
+  Tensor packed;  // [2C + 1] where there are other parts: both of these, and room for a count
+  ChannelStatistics of_channels;
+};
+
+OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
+  const std::int64_t channels = layout.channels;
+  const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
+  const ChannelStatistics& known = args.options.statistics;
+  OwnStatistics own;
+  if (args.options.parts) {
+    own.packed = empty({2 * channels + 1}, options);
+    own.of_channels = {own.packed.narrow(0, 0, channels), own.packed.narrow(0, channels, channels)};
+  } else if (known.defined()) {
+    return {{}, known};
+  } else {
+    own.of_channels = {empty({channels}, options), empty({channels}, options)};
+  }
+  const auto& [mean, m2] = own.of_channels;
+  const Stream stream = current_stream(x.device());
+  if (known.defined()) {
+    kernels::copy(stream, mean, known.mean);
+    kernels::copy(stream, m2, known.m2);
+  } else {
+    kernels::channel_stats(stream, layout, mean, m2, x);
+  }
+  return own;
+}
+
+/// Those of all parts, from one exchange of mean, M2 and count.
+ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int64_t own_count,
+                          const Tensor& count) {
+  const std::int64_t channels = own.of_channels.mean.numel();
+  const Stream stream = current_stream(count.device());
+  kernels::fill(stream, own.packed.narrow(0, 2 * channels, 1), static_cast<double>(own_count));
+  const Tensor all = parts.gather(own.packed);
+  const ChannelStatistics whole{empty_like(own.of_channels.mean), empty_like(own.of_channels.m2)};
+  kernels::combine_stats(stream, whole.mean, whole.m2, count, all.narrow(1, 0, channels),
+                         all.narrow(1, channels, channels), all.select(1, 2 * channels));
+  return whole;
+}
+
+Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
+  BatchParts* const parts = args.options.parts.get();
+  const bool others = parts && !parts->alone();
+  FERRITE_CHECK(others || layout.count() != 1, ShapeError, args.op,
+                "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
+                x.describe());
+  const NoGradGuard guard;
+  const OwnStatistics own = own_statistics(args, x, layout);
+  ChannelStatistics whole = own.of_channels;
+  Statistics s{whole.mean, empty_like(whole.mean)};
+  if (parts) {
+    s.count = empty({1}, {.dtype = whole.mean.dtype(), .device = x.device()});
+    whole = combine(*parts, own, layout.count(), s.count);
+    s.mean = whole.mean;
+  }
+  kernels::batch_norm_finish(current_stream(x.device()), s.invstd, optional(args.running_mean),
+                             optional(args.running_var), s.mean, whole.m2, optional(s.count),
+                             layout.count(), args.options.momentum, args.options.eps);
+  if (args.running_mean.defined()) {
+    autograd::changed_inplace(args.running_mean, args.op);
+    autograd::changed_inplace(args.running_var, args.op);
+  }
+  return s;
+}
+
+Statistics running_statistics(const BatchNorm& args, const Tensor& x) {
+  const DType dtype = statistics_dtype(x.dtype());
+  Statistics s{dense(args.running_mean.detach(), dtype), {}};
+  const Tensor var = dense(args.running_var, dtype);
+  s.invstd = empty(s.mean.shape(), {.dtype = dtype, .device = x.device()});
+  kernels::inverse_std(current_stream(x.device()), s.invstd, var, args.options.eps);
+  return s;
+}
+
+/// Both sums over all parts, from one exchange.
+std::pair<Tensor, Tensor> sums_of_parts(BatchParts& parts, const Tensor& sum_dy,
+                                        const Tensor& sum_dy_xhat) {
+  const std::int64_t channels = sum_dy.numel();
+  const Tensor packed = empty({2, channels}, {.dtype = sum_dy.dtype(), .device = sum_dy.device()});
+  const Stream stream = current_stream(packed.device());
+  kernels::copy(stream, packed[0], sum_dy);
+  kernels::copy(stream, packed[1], sum_dy_xhat);
+  parts.sum(packed);
+  return {packed[0], packed[1]};
+}
+
+/// The gradients of input, weight, bias and residual: one pass over the data for the sums and for
+/// what the ReLU passes on to the residual, one for the input.
+Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, const Tensor& x,
+                              const Tensor& weight, const Statistics& s, bool training,
+                              BatchParts* parts, ReluMask mask, Needs needs) {
+  once_differentiable();
+  const ChannelLayout& layout = channels.layout;
+  const Stream stream = current_stream(x.device());
+  const bool last_use = autograd::is_overwritable(grad);
+  Tensor dy = dense(grad, x.dtype(), channels.format);
+  const bool all_sums = training && needs[0];
+  Tensor dx, sum_dy, sum_dy_xhat, passed;
+  if (all_sums || needs[2]) sum_dy = empty_like(s.mean);
+  if (all_sums || needs[1]) sum_dy_xhat = empty_like(s.mean);
+  if (needs[3] && mask.from != ReluMask::From::nothing)
+    passed = last_use || !dy.is_same(grad) ? dy : empty_like(x);
+  if (sum_dy.defined() || sum_dy_xhat.defined() || passed.defined())
+    kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
+                                        x, s.mean, s.invstd, mask, optional(passed));
+  if (passed.defined()) {
+    dy = passed;
+    mask.from = ReluMask::From::nothing;
+  }
+  if (needs[0]) {
+    dx = empty_like(x);
+    // The weight's and the bias's gradients stay sums of this part.
+    const auto [all_dy, all_dy_xhat] = training && parts
+                                           ? sums_of_parts(*parts, sum_dy, sum_dy_xhat)
+                                           : std::pair(sum_dy, sum_dy_xhat);
+    kernels::batch_norm_backward_apply(stream, layout, dx, dy, x, s.mean, s.invstd,
+                                       optional(weight), training ? View(all_dy) : View(),
+                                       training ? View(all_dy_xhat) : View(), optional(s.count),
+                                       layout.count(), mask);
+  }
+  return {dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor(),
+          needs[3] ? dy : Tensor()};
+}
+
+Tensor batch_norm(const BatchNorm& args) {
+  const auto& [op, input, running_mean, running_var, weight, bias, options] = args;
+  const Tensor& residual = options.residual;
+  const bool relu = options.relu;
+  const Channels channels = channels_of(input);
+  const DType dtype = statistics_dtype(input.dtype());
+  const Tensor x = dense(input, input.dtype(), channels.format);
+  const Tensor added = dense(residual, input.dtype(), channels.format);
+  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
+  const Statistics s =
+      options.training ? batch_statistics(args, x, channels.layout) : running_statistics(args, x);
+  Tensor out =
+      empty(input.shape(),
+            {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
+  kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
+                            optional(w), optional(b), optional(added),
+                            relu ? NormActivation::relu : NormActivation::none);
+  if (!recording(input, weight, bias, residual)) return out;
+
+  const ReluMask::From from = !relu                ? ReluMask::From::nothing
+                              : residual.defined() ? ReluMask::From::output
+                                                   : ReluMask::From::input;
+  auto backward = [input = Saved(input), weight = Saved(weight), mean = Saved(s.mean),
+                   invstd = s.invstd, count = s.count, parts = options.parts, channels, from,
+                   bias = from == ReluMask::From::input ? Saved(bias) : Saved(),
+                   kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
+                   training = options.training, eps = options.eps, dtype,
+                   weight_dtype = weight.defined() ? weight.dtype() : dtype,
+                   bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
+                                                                       Needs needs) -> Gradients {
+    const Tensor out = kept_out.get();
+    Gradients g(4);
+    if (grad_enabled() && !parts) {
+      g = ops::batch_norm_gradient({.x = input.get(),
+                                    .weight = weight.get(),
+                                    .bias = bias.get(),
+                                    .mean = training ? Tensor() : mean.get(),
+                                    .invstd = training ? Tensor() : invstd,
+                                    .eps = eps,
+                                    .relu = from != ReluMask::From::nothing,
+                                    .out = out},
+                                   grad, needs);
+    } else {
+      const Tensor x = input.get(), w = dense(weight.get(), dtype), b = dense(bias.get(), dtype);
+      const ReluMask mask{
+          .from = from, .weight = optional(w), .bias = optional(b), .out = optional(out)};
+      g = batch_norm_backward(channels, grad, dense(x, x.dtype(), channels.format), w,
+                              {mean.get(), invstd, count}, training, parts.get(), mask, needs);
+    }
+    g[1] = as_dtype(g[1], weight_dtype);
+    g[2] = as_dtype(g[2], bias_dtype);
+    return g;
+  };
+  record(out, op, {input, weight, bias, residual}, std::move(backward));
+  return out;
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, const BatchNormFuncOptions& options) {
+  if (tracing::on()) {
+    BatchNormFuncOptions alone = options;
+    alone.residual = {}, alone.relu = false;
+    const Tensor out = tracing::op(
+        "batch_norm", {input, running_mean, running_var, weight, bias},
+        {{"training", options.training}, {"eps", options.eps}},
+        [&] { return batch_norm(input, running_mean, running_var, weight, bias, alone); });
+    const Tensor sum = options.residual.defined() ? out + options.residual : out;
+    return options.relu ? relu(sum) : sum;
+  }
+  if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, options.residual)) {
+    BatchNormFuncOptions with_cast = options;
+    with_cast.residual = (*cast)[1];
+    return batch_norm((*cast)[0], running_mean, running_var, weight, bias, with_cast);
+  }
+  const char* const op = name_of(options);
+  const profiler::OpRange range(op, input, running_mean, running_var, weight, bias,
+                                options.residual);
+  const BatchNorm args{op, input, running_mean, running_var, weight, bias, options};
+  check_batch_norm(args);
+  return batch_norm(args);
+}
+
+}  // namespace ferrite
