@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ferrite/kernels/cpu/conv/correlate.h"
+#include "ferrite/kernels/cpu/conv/weight_sums.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -124,9 +125,7 @@ class PlaneWeightGradient {
         params_(p),
         taps_(kernel_rows * kernel_columns),
         depth_(taps_ * in.channels),
-        window_{-p.padding[0], -p.padding[1],
-                (grad.height - 1) * p.stride[0] + (kernel_rows - 1) * p.dilation[0] + 1,
-                grad.width + (kernel_columns - 1) * p.dilation[1]} {}
+        window_(window_of(grad, kernel_rows, kernel_columns, p)) {}
 
   void run(T* out, const std::int64_t* strides, T* bias, std::int64_t bias_step) const {
     const std::int64_t images = in_.count, grain = (images + kChunks - 1) / kChunks;

@@ -2,31 +2,9 @@
 // with the gradient of every output channel (a column), summed over pixels.
 #pragma once
 
-#include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/cpu/conv/image.h"
+#include "ferrite/kernels/cpu/conv/weight_sums.h"
 
 namespace ferrite::kernels::cpu {
-
-/// Sums of a 1 x 1 convolution in steps of 1 do not depend on which rows are an image: where one is
-/// more than a near cache holds, each row becomes an image of its own.
-template <class T>
-void split_into_rows(Images<const T>& in, Images<const T>& grad, std::int64_t taps,
-                     const ConvParams& params) {
-  constexpr std::int64_t kNearBytes = 256 << 10;
-  const std::int64_t bytes =
-      (in.width * in.channels + grad.width * grad.channels) * in.height * std::int64_t{sizeof(T)};
-  const auto splits = [](const Images<const T>& i) {
-    return i.channel_step == 1 && i.image_step == i.height * i.row_step;
-  };
-  if (taps > 1 || params.stride[0] > 1 || params.padding[0] > 0 || in.height != grad.height ||
-      bytes <= kNearBytes || !splits(in) || !splits(grad))
-    return;
-  for (Images<const T>* images : {&in, &grad}) {
-    images->count *= images->height;
-    images->height = 1;
-    images->image_step = images->row_step;
-  }
-}
 
 /// Of float or double.
 template <class T>
@@ -100,9 +78,7 @@ WeightGradient<T>::WeightGradient(const Images<const T>& in, const Images<const 
       kernel_rows_(kernel_rows),
       kernel_columns_(kernel_columns),
       params_(params),
-      window_{-params.padding[0], -params.padding[1],
-              (grad.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
-              (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1},
+      window_(window_of(grad, kernel_rows, kernel_columns, params)),
       copies_in_(!reads_in_place(
           in, window_, kernel_rows < params.stride[0] || kernel_columns < params.stride[1])),
       copies_grad_(grad.channel_step != 1 || grad.channels % kLanes<T> != 0),
@@ -162,30 +138,14 @@ void WeightGradient<T>::run(T* out, const std::int64_t* strides, T* bias,
     });
   }
   write(out, strides, sums.data());
-  if (bias)
-    for (std::int64_t c = 0; c < grad_.channels; ++c) {
-      T sum = 0;
-      for (std::int64_t p = 0; p < parts; ++p) sum += bias_sums.data()[p * columns_ + c];
-      bias[c * bias_step] = sum;
-    }
+  if (bias) write_bias(bias, bias_step, grad_.channels, bias_sums.data(), parts, columns_);
 }
 
 /// Copies of one image and its gradient, where the inner kernel needs them.
 template <class T>
 void WeightGradient<T>::copy(std::int64_t image, T* in_copy, T* grad_copy) const {
-  if (copies_in_) {
-    if (!window_.inside(in_)) std::fill_n(in_copy, in_size(), T(0));
-    gather(in_copy, in_.channels, in_, image, window_);
-  }
-  if (copies_grad_) {
-    const bool plane = grad_.row_step == grad_.width * grad_.pixel_step;
-    const std::int64_t lines = plane ? 1 : grad_.height;
-    const std::int64_t pixels = grad_.height * grad_.width / std::max<std::int64_t>(1, lines);
-    for (std::int64_t y = 0; y < lines; ++y)
-      copy_matrix_padded(grad_copy + y * pixels * columns_, columns_,
-                         grad_.data + image * grad_.image_step + y * grad_.row_step,
-                         grad_.pixel_step, grad_.channel_step, pixels, grad_.channels);
-  }
+  if (copies_in_) copy_window(in_copy, in_, image, window_);
+  if (copies_grad_) copy_pixels(grad_copy, columns_, grad_, image);
 }
 
 /// `count` images from `image` on, or their copies.
@@ -353,16 +313,10 @@ void WeightGradient<T>::write(T* out, const std::int64_t* strides, const T* sums
       const T* from = rows.data() + i * depth;
       if (by_planes) {
         copy_matrix(planes, taps, from, 1, channels, channels, taps);
-        from = planes;
+        copy_run(to, planes, depth);
+      } else {
+        write_taps(to, strides, from, kernel_rows_, kernel_columns_, channels);
       }
-      if (by_planes) {
-        copy_run(to, from, depth);
-        continue;
-      }
-      for (std::int64_t y = 0; y < kernel_rows_; ++y)
-        for (std::int64_t x = 0; x < kernel_columns_; ++x)
-          for (std::int64_t c = 0; c < channels; ++c)
-            to[c * strides[1] + y * strides[2] + x * strides[3]] = *from++;
     }
   });
 }

@@ -4,21 +4,13 @@
 // the first cache.
 #pragma once
 
-#include "ferrite/kernels/conv.h"
-#include "ferrite/kernels/cpu/conv/image.h"
+#include "ferrite/kernels/cpu/conv/weight_sums.h"
 
 namespace ferrite::kernels::cpu {
 
 template <class T>
 class BlockedWeightGradient {
  public:
-  /// Whether this is faster than WeightGradient: where there are many sums of few pixels.
-  static bool fits(const Images<const T>& in, const Images<const T>& grad, std::int64_t taps) {
-    const std::int64_t pixels = grad.height * grad.width;
-    return in.channels >= 32 && grad.channels >= kLanes<T> && in.count > 0 && pixels > 0 &&
-           taps * in.channels * grad.channels >= pixels * 2048;
-  }
-
   BlockedWeightGradient(const Images<const T>& in, const Images<const T>& grad,
                         std::int64_t kernel_rows, std::int64_t kernel_columns,
                         const ConvParams& params);
@@ -74,9 +66,7 @@ BlockedWeightGradient<T>::BlockedWeightGradient(const Images<const T>& in,
       kernel_columns_(kernel_columns),
       taps_(kernel_rows * kernel_columns),
       params_(params),
-      window_{-params.padding[0], -params.padding[1],
-              (grad.height - 1) * params.stride[0] + (kernel_rows - 1) * params.dilation[0] + 1,
-              (grad.width - 1) * params.stride[1] + (kernel_columns - 1) * params.dilation[1] + 1},
+      window_(window_of(grad, kernel_rows, kernel_columns, params)),
       columns_(whole_vectors<T>(grad.channels)) {
   const int vectors = panel_vectors<T>(columns_, in.channels, pixels());
   panel_ = vectors * kLanes<T>;
@@ -119,12 +109,7 @@ void BlockedWeightGradient<T>::run(T* out, const std::int64_t* strides, T* bias,
       for (std::int64_t p = 1; p < parts_; ++p) add_run(sums, sums + p * tasks * size, size);
       write(at % blocks_, at / blocks_, sums, out, strides);
     });
-  if (bias)
-    for (std::int64_t c = 0; c < grad_.channels; ++c) {
-      T sum = 0;
-      for (std::int64_t p = 0; p < parts_; ++p) sum += bias_sums.data()[p * columns_ + c];
-      bias[c * bias_step] = sum;
-    }
+  if (bias) write_bias(bias, bias_step, grad_.channels, bias_sums.data(), parts_, columns_);
 }
 
 /// One image: its blocks to [blocks, images, pixels of the window, channels of the block], the
@@ -136,22 +121,15 @@ void BlockedWeightGradient<T>::copy(std::int64_t image, T* in, T* grad) const {
     Images<const T> block = in_;
     block.data += b * block_ * in_.channel_step;
     block.channels = rows_of(b);
-    const std::int64_t size = window_size() * block.channels;
-    T* const to = in + images * window_size() * b * block_ + image * size;
-    if (!window_.inside(in_)) std::fill_n(to, size, T(0));
-    gather(to, block.channels, block, image, window_);
+    copy_window(in + window_size() * (images * b * block_ + image * block.channels), block, image,
+                window_);
   }
-  const bool plane = grad_.row_step == grad_.width * grad_.pixel_step;
-  const std::int64_t lines = plane ? 1 : grad_.height, width = pixels() / lines;
   for (std::int64_t p = 0; p < panels_; ++p) {
-    const std::int64_t columns = columns_of(p);
-    T* const to = grad + images * pixels() * p * panel_ + image * pixels() * columns;
-    for (std::int64_t y = 0; y < lines; ++y)
-      copy_matrix_padded(to + y * width * columns, columns,
-                         grad_.data + image * grad_.image_step + y * grad_.row_step +
-                             p * panel_ * grad_.channel_step,
-                         grad_.pixel_step, grad_.channel_step, width,
-                         std::min(columns, grad_.channels - p * panel_));
+    Images<const T> panel = grad_;
+    panel.data += p * panel_ * grad_.channel_step;
+    panel.channels = std::min(columns_of(p), grad_.channels - p * panel_);
+    copy_pixels(grad + pixels() * (images * p * panel_ + image * columns_of(p)), columns_of(p),
+                panel, image);
   }
 }
 
@@ -257,12 +235,9 @@ void BlockedWeightGradient<T>::write(std::int64_t block, std::int64_t panel, con
     const T* from = turned.data() + o * taps_ * rows;
     if (by_planes) {
       copy_matrix(to, taps_, from, 1, rows, rows, taps_);
-      continue;
+    } else {
+      write_taps(to, strides, from, kernel_rows_, kernel_columns_, rows);
     }
-    for (std::int64_t tap = 0; tap < taps_; ++tap)
-      for (std::int64_t r = 0; r < rows; ++r)
-        to[r * strides[1] + tap / kernel_columns_ * strides[2] +
-           tap % kernel_columns_ * strides[3]] = *from++;
   }
 }
 

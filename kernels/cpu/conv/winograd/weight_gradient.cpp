@@ -1,5 +1,6 @@
 #include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
 
+#include "ferrite/kernels/cpu/conv/weight_sums.h"
 #include "ferrite/kernels/cpu/conv/winograd/transform.h"
 #include "ferrite/kernels/cpu/conv/winograd/winograd.h"
 
@@ -71,12 +72,7 @@ class Gradient {
     });
     if (cut_.chunks > 1) add_up();
     if (bias_)
-      for (std::int64_t o = 0; o < grad_.channels; ++o) {
-        T sum = 0;
-        for (std::int64_t k = 0; k < cut_.chunks; ++k)
-          sum += bias_sums_.data()[k * grad_.channels + o];
-        bias_[o * bias_step_] = sum;
-      }
+      write_bias(bias_, bias_step_, grad_.channels, bias_sums_.data(), cut_.chunks, grad_.channels);
   }
 
  private:

@@ -1,0 +1,61 @@
+// What the engines of gradients by the weights share: which pixels they meet, copies of operands,
+// and the way of their sums into the results.
+#pragma once
+
+#include "ferrite/kernels/conv.h"
+#include "ferrite/kernels/cpu/conv/image.h"
+
+namespace ferrite::kernels::cpu {
+
+/// The pixels of an input that the taps of all results meet.
+template <class T>
+Window window_of(const Images<const T>& grad, std::int64_t kernel_rows, std::int64_t kernel_columns,
+                 const ConvParams& p) {
+  return {-p.padding[0], -p.padding[1],
+          (grad.height - 1) * p.stride[0] + (kernel_rows - 1) * p.dilation[0] + 1,
+          (grad.width - 1) * p.stride[1] + (kernel_columns - 1) * p.dilation[1] + 1};
+}
+
+/// Copies `window` of one image to `to`, pixel after pixel, with zeros around the image.
+template <class T>
+void copy_window(T* to, const Images<const T>& in, std::int64_t image, const Window& window) {
+  if (!window.inside(in)) std::fill_n(to, window.height * window.width * in.channels, T(0));
+  gather(to, in.channels, in, image, window);
+}
+
+/// Copies the pixels of one image to `to`, `columns` elements a pixel: zeros behind the channels.
+template <class T>
+void copy_pixels(T* to, std::int64_t columns, const Images<const T>& grad, std::int64_t image) {
+  const bool plane = grad.row_step == grad.width * grad.pixel_step;
+  const std::int64_t lines = plane ? 1 : grad.height;
+  const std::int64_t pixels = grad.height * grad.width / std::max<std::int64_t>(1, lines);
+  for (std::int64_t y = 0; y < lines; ++y)
+    copy_matrix_padded(to + y * pixels * columns, columns,
+                       grad.data + image * grad.image_step + y * grad.row_step, grad.pixel_step,
+                       grad.channel_step, pixels, grad.channels);
+}
+
+/// Writes the sums of one output channel, [kernel rows, kernel columns, input channels], to `to`,
+/// with strides by (anything, input channel, kernel row, kernel column).
+template <class T>
+void write_taps(T* to, const std::int64_t* strides, const T* sums, std::int64_t kernel_rows,
+                std::int64_t kernel_columns, std::int64_t channels) {
+  for (std::int64_t y = 0; y < kernel_rows; ++y)
+    for (std::int64_t x = 0; x < kernel_columns; ++x)
+      for (std::int64_t c = 0; c < channels; ++c)
+        to[c * strides[1] + y * strides[2] + x * strides[3]] = *sums++;
+}
+
+/// Writes the gradient by the bias of `channels`, of which each part of the batch has sums, `step`
+/// elements after those of the part before.
+template <class T>
+void write_bias(T* bias, std::int64_t bias_step, std::int64_t channels, const T* sums,
+                std::int64_t parts, std::int64_t step) {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    T sum = 0;
+    for (std::int64_t p = 0; p < parts; ++p) sum += sums[p * step + c];
+    bias[c * bias_step] = sum;
+  }
+}
+
+}  // namespace ferrite::kernels::cpu
