@@ -10,13 +10,13 @@
 
 namespace ferrite::nn {
 
-BatchNorm::BatchNorm(std::int64_t num_features, const BatchNormOptions& options)
-    : num_features_(num_features), options_(options) {
-  if (options.affine) {
+NormBase::NormBase(std::int64_t num_features, bool affine, bool track_running_stats)
+    : num_features_(num_features) {
+  if (affine) {
     weight = empty({num_features});
     bias = empty({num_features});
   }
-  if (options.track_running_stats) {
+  if (track_running_stats) {
     running_mean = empty({num_features});
     running_var = empty({num_features});
     num_batches_tracked = empty({}, {.dtype = kInt64});
@@ -30,18 +30,23 @@ BatchNorm::BatchNorm(std::int64_t num_features, const BatchNormOptions& options)
   reset_running_stats();
 }
 
-void BatchNorm::reset_parameters() {
+void NormBase::reset_parameters() {
   if (!weight.defined()) return;
   init::ones_(weight);
   init::zeros_(bias);
 }
 
-void BatchNorm::reset_running_stats() {
+void NormBase::reset_running_stats() {
   if (!running_mean.defined()) return;
   init::zeros_(running_mean);
   init::ones_(running_var);
   init::zeros_(num_batches_tracked);
 }
+
+// ---- Batch norm
+
+BatchNorm::BatchNorm(std::int64_t num_features, const BatchNormOptions& options)
+    : NormBase(num_features, options.affine, options.track_running_stats), options_(options) {}
 
 Tensor BatchNorm::forward(const Tensor& input) { return forward(input, {}); }
 
@@ -109,39 +114,7 @@ void BatchNorm3d::check_input(const Tensor& input) const {
 
 template <int N>
 InstanceNormNd<N>::InstanceNormNd(std::int64_t num_features, const InstanceNormOptions& options)
-    : num_features_(num_features), options_(options) {
-  if (options.affine) {
-    weight = empty({num_features});
-    bias = empty({num_features});
-  }
-  if (options.track_running_stats) {
-    running_mean = empty({num_features});
-    running_var = empty({num_features});
-    num_batches_tracked = zeros({}, {.dtype = kInt64});
-  }
-  register_parameter("weight", weight);
-  register_parameter("bias", bias);
-  register_buffer("running_mean", running_mean);
-  register_buffer("running_var", running_var);
-  register_buffer("num_batches_tracked", num_batches_tracked);
-  reset_parameters();
-  reset_running_stats();
-}
-
-template <int N>
-void InstanceNormNd<N>::reset_parameters() {
-  if (!weight.defined()) return;
-  init::ones_(weight);
-  init::zeros_(bias);
-}
-
-template <int N>
-void InstanceNormNd<N>::reset_running_stats() {
-  if (!running_mean.defined()) return;
-  init::zeros_(running_mean);
-  init::ones_(running_var);
-  init::zeros_(num_batches_tracked);
-}
+    : NormBase(num_features, options.affine, options.track_running_stats), options_(options) {}
 
 template <int N>
 Tensor InstanceNormNd<N>::forward(const Tensor& input) {

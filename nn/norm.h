@@ -21,13 +21,29 @@ struct BatchNormOptions {
   bool track_running_stats = true;
 };
 
+/// The parameters and statistics of batch and instance norms.
+class NormBase : public Module {
+ public:
+  /// Weight 1, bias 0.
+  void reset_parameters();
+  /// Mean 0, variance 1.
+  void reset_running_stats();
+
+  Tensor weight, bias;               ///< [num_features]; undefined unless affine
+  Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
+  /// int64, 0-dimensional; that of instance norms stays 0, as PyTorch's.
+  Tensor num_batches_tracked;
+
+ protected:
+  NormBase(std::int64_t num_features, bool affine, bool track_running_stats);
+
+  std::int64_t num_features_;
+};
+
 /// Batch normalisation (Ioffe and Szegedy 2015), the common base of BatchNorm1d to BatchNorm3d,
 /// which differ in the inputs they accept (ShapeError for others).
-class BatchNorm : public Module {
+class BatchNorm : public NormBase {
  public:
-  /// Weight 1, bias 0, mean 0, variance 1.
-  void reset_parameters();
-  void reset_running_stats();
   Tensor forward(const Tensor& input) override;
   /// The same with the op's further features (ops/norm.h): the residual, ReLU and statistics of
   /// `options`; the module sets the other fields.
@@ -52,16 +68,10 @@ class BatchNorm : public Module {
   bool is_synchronized() const { return batch_parts_ != nullptr; }
   std::string name() const override;
 
-  Tensor weight, bias;               ///< [num_features]; undefined unless affine
-  Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
-  Tensor num_batches_tracked;        ///< int64, 0-dimensional
-
  protected:
   BatchNorm(std::int64_t num_features, const BatchNormOptions& options);
   /// Throws ShapeError for inputs that the layer does not accept.
   virtual void check_input(const Tensor& input) const = 0;
-
-  std::int64_t num_features_;
 
  private:
   BatchNormOptions options_;
@@ -111,22 +121,13 @@ struct InstanceNormOptions {
 /// inputs of other ranks, and of another number of channels where there are parameters or
 /// statistics.
 template <int N>
-class InstanceNormNd : public Module {
+class InstanceNormNd : public NormBase {
  public:
   explicit InstanceNormNd(std::int64_t num_features, const InstanceNormOptions& options = {});
-  /// Weight 1, bias 0.
-  void reset_parameters();
-  /// Mean 0, variance 1.
-  void reset_running_stats();
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
-  Tensor weight, bias;               ///< [num_features]; undefined unless affine
-  Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
-  Tensor num_batches_tracked;        ///< int64, 0-dimensional; stays 0, as PyTorch's
-
  private:
-  std::int64_t num_features_;
   InstanceNormOptions options_;
 };
 

@@ -176,17 +176,8 @@ Tensor of_probabilities(const Tensor& input, const Tensor& target,
     per_class[dim] = classes;
     y = y * options.weight.to(input.dtype()).reshape(per_class);
   }
-  const Tensor losses = sum(log_softmax(input, dim) * y, {dim}) * -1;
-  switch (options.reduction) {
-    case Reduction::mean:
-      return mean(losses);
-    case Reduction::sum:
-      return sum(losses);
-    case Reduction::none:
-    case Reduction::batchmean:
-      break;
-  }
-  return losses;
+  return ops::reduced(sum(log_softmax(input, dim) * y, {dim}) * -1, options.reduction,
+                      "cross_entropy");
 }
 
 void check_input(const Tensor& input, const Tensor& target, const char* op) {
