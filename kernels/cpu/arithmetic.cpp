@@ -2,89 +2,11 @@
 
 #include "ferrite/kernels/cpu/binary_loop.h"
 #include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/element_arithmetic.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-/// Python's floored division: the remainder has the divisor's sign.
-template <class T>
-T floor_divide(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    // a / b may round up to an integer that the quotient does not reach: 1 / 0.1 is 9 and a bit.
-    if (b == 0) return a / b;
-    const T rest = std::fmod(a, b);
-    T quotient = (a - rest) / b;
-    if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
-    if (quotient == 0) return std::copysign(T(0), a / b);
-    const T floored = std::floor(quotient);
-    return quotient - floored > T(0.5) ? floored + 1 : floored;
-  } else {
-    if (b == 0) return T(0);
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
-    const T q = static_cast<T>(a / b);
-    return a % b != 0 && ((a < 0) != (b < 0)) ? static_cast<T>(q - 1) : q;
-  }
-}
-
-template <class T>
-T remainder(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const T r = std::fmod(a, b);
-    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-  } else {
-    if (b == 0) return T(0);
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return T(0);
-    const T r = static_cast<T>(a % b);
-    return r != 0 && ((r < 0) != (b < 0)) ? static_cast<T>(r + b) : r;
-  }
-}
-
-/// C's remainder, with the dividend's sign.
-template <class T>
-T truncated_remainder(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::fmod(a, b);
-  else if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1)))
-    return T(0);
-  else
-    return static_cast<T>(a % b);
-}
-
-template <class T>
-T power(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::pow(a, b);
-  } else {
-    if constexpr (std::is_signed_v<T>)
-      if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
-    // Unsigned products wrap around as two's complement does.
-    using U = std::uint64_t;
-    U result = 1, base = static_cast<U>(a);
-    for (U e = static_cast<U>(b); e; e >>= 1, base *= base)
-      if (e & 1) result *= base;
-    return static_cast<T>(result);
-  }
-}
-
-/// What wraps around in integers without undefined overflow, and is plain in floating types.
-template <class E>
-using Wrapping = std::conditional_t<std::is_floating_point_v<E>, E, std::uint64_t>;
-
-template <class E>
-E add(E a, E b) {
-  return static_cast<E>(static_cast<Wrapping<E>>(a) + static_cast<Wrapping<E>>(b));
-}
-template <class E>
-E subtract(E a, E b) {
-  return static_cast<E>(static_cast<Wrapping<E>>(a) - static_cast<Wrapping<E>>(b));
-}
-template <class E>
-E multiply(E a, E b) {
-  return static_cast<E>(static_cast<Wrapping<E>>(a) * static_cast<Wrapping<E>>(b));
-}
 
 /// The loop of a function on values of type E: one for each layout, or (kPlain) one for all.
 template <class E, bool kPlain = false, class F>
@@ -104,27 +26,27 @@ BinaryRun<E, E> run_of(BinaryOp op) {
   constexpr bool floating = std::is_floating_point_v<E>;
   switch (op) {
     case BinaryOp::add:
-      return run_of<E>([](E a, E b) { return add(a, b); });
+      return run_of<E>([](E a, E b) { return elements::add(a, b); });
     case BinaryOp::sub:
-      return run_of<E>([](E a, E b) { return subtract(a, b); });
+      return run_of<E>([](E a, E b) { return elements::subtract(a, b); });
     case BinaryOp::mul:
-      return run_of<E>([](E a, E b) { return multiply(a, b); });
+      return run_of<E>([](E a, E b) { return elements::multiply(a, b); });
     case BinaryOp::div:
       if constexpr (floating) return run_of<E>([](E a, E b) { return a / b; });
       return nullptr;
     case BinaryOp::pow:
-      return run_of<E, true>([](E a, E b) { return power(a, b); });
+      return run_of<E, true>([](E a, E b) { return elements::power(a, b); });
     // A NaN operand gives NaN, as in PyTorch.
     case BinaryOp::maximum:
       return run_of<E>([](E a, E b) { return a > b || a != a ? a : b; });
     case BinaryOp::minimum:
       return run_of<E>([](E a, E b) { return a < b || a != a ? a : b; });
     case BinaryOp::floor_divide:
-      return run_of<E, true>([](E a, E b) { return floor_divide(a, b); });
+      return run_of<E, true>([](E a, E b) { return elements::floor_divide(a, b); });
     case BinaryOp::remainder:
-      return run_of<E, true>([](E a, E b) { return remainder(a, b); });
+      return run_of<E, true>([](E a, E b) { return elements::floored_remainder(a, b); });
     case BinaryOp::fmod:
-      return run_of<E, true>([](E a, E b) { return truncated_remainder(a, b); });
+      return run_of<E, true>([](E a, E b) { return elements::truncated_remainder(a, b); });
     case BinaryOp::atan2:
       if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
       return nullptr;
@@ -203,7 +125,7 @@ void add_scaled(const View& out, const View& a, const View& b, Scalar alpha) {
         [](E* o, const E* x, std::int64_t x_step, const E* y, std::int64_t y_step, std::int64_t n,
            const void* scale) {
           fast_run(o, x, x_step, y, y_step, n, [k = *static_cast<const E*>(scale)](E p, E q) {
-            return add(p, multiply(k, q));
+            return elements::add(p, elements::multiply(k, q));
           });
         },
         &k);

@@ -1,26 +1,11 @@
 #include <limits>
 
 #include "ferrite/kernels/cpu/reduce_engine.h"
+#include "ferrite/kernels/element_arithmetic.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-/// Integers wrap around, as in PyTorch, without undefined overflow.
-template <class T>
-T plus(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  else
-    return a + b;
-}
-template <class T>
-T times(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  else
-    return a * b;
-}
 
 template <class E>
 struct Sum {
@@ -30,9 +15,9 @@ struct Sum {
   Total divisor = 1;
   Lane lane() const { return 0; }
   Total total() const { return 0; }
-  Lane step(Lane a, Elem x) const { return plus(a, x); }
-  Lane combine(Lane a, Lane b) const { return plus(a, b); }
-  Total join(Total a, Total b) const { return plus(a, b); }
+  Lane step(Lane a, Elem x) const { return elements::add(a, x); }
+  Lane combine(Lane a, Lane b) const { return elements::add(a, b); }
+  Total join(Total a, Total b) const { return elements::add(a, b); }
   Total finish(Total a) const {
     if constexpr (std::is_floating_point_v<Total>)
       return a / divisor;
@@ -49,9 +34,9 @@ struct Prod {
   using Total = TotalOf<E>;
   Lane lane() const { return 1; }
   Total total() const { return 1; }
-  Lane step(Lane a, Elem x) const { return times(a, static_cast<Lane>(x)); }
-  Lane combine(Lane a, Lane b) const { return times(a, b); }
-  Total join(Total a, Total b) const { return times(a, b); }
+  Lane step(Lane a, Elem x) const { return elements::multiply(a, static_cast<Lane>(x)); }
+  Lane combine(Lane a, Lane b) const { return elements::multiply(a, b); }
+  Total join(Total a, Total b) const { return elements::multiply(a, b); }
   Total finish(Total a) const { return a; }
 };
 

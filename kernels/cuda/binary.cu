@@ -1,20 +1,17 @@
 #include "ferrite/kernels/cuda/binary.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 #include "ferrite/kernels/cuda/operands.cuh"
+#include "ferrite/kernels/element_arithmetic.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
 
-/// Integers wrap around, without undefined overflow.
-template <class T>
-using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
-
 template <class T>
 struct Arithmetic {
   using Packs = void;
   using C = Compute<T>;
-  using W = Wrapping<C>;
+  using W = elements::Wrapping<C>;
   BinaryOp op;
   Operands<T> operands;
 

@@ -4,86 +4,24 @@
 #include "ferrite/kernels/cuda/binary.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 #include "ferrite/kernels/cuda/operands.cuh"
+#include "ferrite/kernels/element_arithmetic.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
-
-template <class T>
-__device__ bool differ_in_sign(T a, T b) {
-  if constexpr (std::is_unsigned_v<T>)
-    return false;
-  else
-    return (a < 0) != (b < 0);
-}
-
-/// Python's floored division: the remainder has the divisor's sign.
-template <class T>
-__device__ T floor_divide(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    // a / b may round up to an integer above the exact quotient: 1 / 0.1 is slightly less than 10.
-    if (b == 0) return a / b;
-    const T rest = std::fmod(a, b);
-    T quotient = (a - rest) / b;
-    if (rest != 0 && differ_in_sign(rest, b)) quotient -= 1;
-    if (quotient == 0) return std::copysign(T(0), a / b);
-    const T floored = std::floor(quotient);
-    return quotient - floored > T(0.5) ? floored + 1 : floored;
-  } else {
-    if (b == 0) return T(0);
-    if constexpr (std::is_signed_v<T>)
-      if (b == -1) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
-    const T q = static_cast<T>(a / b);
-    return a % b != 0 && differ_in_sign(a, b) ? static_cast<T>(q - 1) : q;
-  }
-}
-
-/// C's remainder, with the dividend's sign.
-template <class T>
-__device__ T truncated_remainder(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::fmod(a, b);
-  else if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1)))
-    return T(0);
-  else
-    return static_cast<T>(a % b);
-}
-
-/// Python's, with the divisor's sign.
-template <class T>
-__device__ T floored_remainder(T a, T b) {
-  const T r = truncated_remainder(a, b);
-  return r != 0 && differ_in_sign(r, b) ? static_cast<T>(r + b) : r;
-}
-
-template <class T>
-__device__ T raised(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::pow(a, b);
-  } else {
-    if constexpr (std::is_signed_v<T>)
-      if (b < 0) return a == 1 ? T(1) : a == -1 ? (b % 2 ? T(-1) : T(1)) : T(0);
-    // Unsigned products wrap around as two's complement does.
-    using U = std::uint64_t;
-    U result = 1, base = static_cast<U>(a);
-    for (U e = static_cast<U>(b); e; e >>= 1, base *= base)
-      if (e & 1) result *= base;
-    return static_cast<T>(result);
-  }
-}
 
 /// Not inlined, because these functions are long: all callers share one body.
 template <class T>
 [[gnu::noinline]] __device__ T slow_function(BinaryOp op, T a, T b) {
   switch (op) {
     case BinaryOp::pow:
-      return raised(a, b);
+      return elements::power(a, b);
     case BinaryOp::floor_divide:
-      return floor_divide(a, b);
+      return elements::floor_divide(a, b);
     case BinaryOp::remainder:
-      return floored_remainder(a, b);
+      return elements::floored_remainder(a, b);
     case BinaryOp::fmod:
-      return truncated_remainder(a, b);
+      return elements::truncated_remainder(a, b);
     default:
       break;
   }

@@ -1,26 +1,11 @@
 #include "ferrite/kernels/cuda/element.cuh"
 #include "ferrite/kernels/cuda/reduce.cuh"
 #include "ferrite/kernels/cuda/reduce.h"
+#include "ferrite/kernels/element_arithmetic.h"
 
 namespace ferrite::kernels::cuda {
 
 namespace {
-
-/// Integers wrap around, as in PyTorch, without undefined overflow.
-template <class T>
-__device__ __forceinline__ T plus(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  else
-    return a + b;
-}
-template <class T>
-__device__ __forceinline__ T times(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  else
-    return a * b;
-}
 
 template <class E>
 struct Sum {
@@ -31,11 +16,11 @@ struct Sum {
   Total divisor = 1;
   __device__ Lane lane() const { return 0; }
   __device__ Total total() const { return 0; }
-  __device__ Lane step(Lane a, Elem x, std::int64_t) const { return plus(a, x); }
-  __device__ Lane combine(Lane a, Lane b) const { return plus(a, b); }
+  __device__ Lane step(Lane a, Elem x, std::int64_t) const { return elements::add(a, x); }
+  __device__ Lane combine(Lane a, Lane b) const { return elements::add(a, b); }
   template <class V>
   __device__ Total join(Total a, V b) const {
-    return plus(a, static_cast<Total>(b));
+    return elements::add(a, static_cast<Total>(b));
   }
   __device__ void store(std::int64_t at, Total a) const {
     if constexpr (std::is_floating_point_v<Total>) a /= divisor;
@@ -53,10 +38,10 @@ struct Prod {
   __device__ Lane lane() const { return 1; }
   __device__ Total total() const { return 1; }
   __device__ Lane step(Lane a, Elem x, std::int64_t) const {
-    return times(a, static_cast<Lane>(x));
+    return elements::multiply(a, static_cast<Lane>(x));
   }
-  __device__ Lane combine(Lane a, Lane b) const { return times(a, b); }
-  __device__ Total join(Total a, Total b) const { return times(a, b); }
+  __device__ Lane combine(Lane a, Lane b) const { return elements::multiply(a, b); }
+  __device__ Total join(Total a, Total b) const { return elements::multiply(a, b); }
   __device__ void store(std::int64_t at, Total a) const { out.set(at, a); }
 };
 
