@@ -6,6 +6,8 @@
 // otherwise they sort by destination or go in order.)
 #pragma once
 
+#include <algorithm>
+
 #include "ferrite/kernels/kernel.h"
 
 namespace ferrite::kernels {
@@ -51,6 +53,27 @@ template <class F>
 void dispatch_added(DType dtype, std::string_view op, F&& f) {
   dispatch_types<float, double, std::int64_t, std::int32_t, std::int16_t, std::int8_t,
                  std::uint8_t>(dtype, op, std::forward<F>(f));
+}
+
+// ---- For kernels
+
+/// `x` with the sizes of `like` and no step along `dim`: the bases that indices count from.
+inline View bases(const View& x, const View& like, int dim) {
+  View v = x;
+  std::copy_n(like.sizes, like.ndim, v.sizes);
+  v.numel = like.numel;
+  v.strides[dim] = 0;
+  return v;
+}
+
+/// A 1-dimensional index as one of all dimensions of `like`.
+inline View broadcast_index(const View& index, const View& like, int dim) {
+  View v = like;
+  v.data = index.data;
+  v.dtype = index.dtype;
+  std::fill_n(v.strides, v.ndim, std::int64_t{0});
+  v.strides[dim] = index.strides[0];
+  return v;
 }
 
 }  // namespace ferrite::kernels

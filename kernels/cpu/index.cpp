@@ -57,15 +57,6 @@ class RangeCheck {
   std::atomic<bool> failed_{false};
 };
 
-/// `x` with the sizes of `like` and no step along `dim`: the bases that indices count from.
-View bases(const View& x, const View& like, int dim) {
-  View v = x;
-  std::copy_n(like.sizes, like.ndim, v.sizes);
-  v.numel = like.numel;
-  v.strides[dim] = 0;
-  return v;
-}
-
 /// Calls each(base, index offset, source offset) for every element of `index`: elements that differ
 /// in another dimension than `dim` on several threads, those along `dim` in order.
 template <class Each>
@@ -93,16 +84,6 @@ void for_each_in_order(const View& out, const View& index, const View& source, i
         }
       },
       grain);
-}
-
-/// A 1-dimensional index as one of all dimensions of `like`.
-View broadcast_index(const View& index, const View& like, int dim) {
-  View v = like;
-  v.data = index.data;
-  v.dtype = index.dtype;
-  std::fill_n(v.strides, v.ndim, std::int64_t{0});
-  v.strides[dim] = index.strides[0];
-  return v;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ferrite/kernels/pad.h"
 
 #include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/index.h"
 #include "ferrite/kernels/pad_plan.h"
 
 namespace ferrite::kernels::cpu {
@@ -93,10 +94,8 @@ void pad(const View& out, const View& x, const Shape& before, PadMode mode, Scal
 
 void pad_backward(const View& grad_x, const View& grad, int dim, std::int64_t before,
                   PadMode mode) {
-  View base = grad, number = grad_x;
-  std::copy_n(grad_x.sizes, grad_x.ndim, base.sizes);
-  base.numel = grad_x.numel;
-  base.strides[dim] = 0;
+  const View base = bases(grad, grad_x, dim);
+  View number = grad_x;
   std::fill_n(number.strides, number.ndim, std::int64_t{0});
   number.strides[dim] = 1;
   const std::int64_t n = grad_x.sizes[dim], size = grad.sizes[dim], g_step = grad.strides[dim];

@@ -7,7 +7,7 @@
 #include "ferrite/core/dtype.h"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/strided.cuh"
-#include "ferrite/kernels/view.h"
+#include "ferrite/kernels/index.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -51,16 +51,6 @@ struct IndexCheck {
   for (int d = 0; d < check.ndim; ++d) linear = linear * check.sizes[d] + position[d];
   ferrite::cuda::report_index(check.report, check.op, value, check.size, linear, check.ndim,
                               check.sizes);
-}
-
-/// `x` with the sizes of `like` and a stride of 0 along `dim`: the elements relative to which
-/// indices count.
-inline View bases(const View& x, const View& like, int dim) {
-  View v = x;
-  std::copy_n(like.sizes, like.ndim, v.sizes);
-  v.numel = like.numel;
-  v.strides[dim] = 0;
-  return v;
 }
 
 /// Calls body.operator()<Word>() with an unsigned type of the size of an element, which suffices to

@@ -3,6 +3,7 @@
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/cuda/rolled.cuh"
 #include "ferrite/kernels/cuda/strided.cuh"
+#include "ferrite/kernels/index.h"
 #include "ferrite/kernels/pad.h"
 #include "ferrite/kernels/pad_plan.h"
 
@@ -160,10 +161,8 @@ void pad(const Stream& stream, const View& out, const View& x, const Shape& befo
 
 void pad_backward(const Stream& stream, const View& grad_x, const View& grad, int dim,
                   std::int64_t before, PadMode mode) {
-  View base = grad, number = grad_x;
-  std::copy_n(grad_x.sizes, grad_x.ndim, base.sizes);
-  base.numel = grad_x.numel;
-  base.strides[dim] = 0;
+  const View base = bases(grad, grad_x, dim);
+  View number = grad_x;
   std::fill_n(number.strides, number.ndim, std::int64_t{0});
   number.strides[dim] = 1;
   dispatch_floating(grad.dtype, "pad_backward", [&]<class T>() {

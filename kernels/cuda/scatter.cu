@@ -340,16 +340,6 @@ View one_element(const View& v) {
   return one;
 }
 
-/// Expands a 1-dimensional index along `dim` to the shape of `like`.
-View broadcast_index(const View& index, const View& like, int dim) {
-  View v = like;
-  v.data = index.data;
-  v.dtype = index.dtype;
-  std::fill_n(v.strides, v.ndim, std::int64_t{0});
-  v.strides[dim] = index.strides[0];
-  return v;
-}
-
 }  // namespace
 
 void scatter(const Stream& stream, const char* op, const View& out, const View& index,
