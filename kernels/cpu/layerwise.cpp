@@ -133,9 +133,7 @@ void lars(const OptimBatch& batch, const LarsArgs& args) {
   dispatch_floating(batch.dtype, "lars", [&]<class T>() {
     using C = Compute<T>;
     const double factor = gradient_factor(batch, args.maximize);
-    const C lr = static_cast<C>(*batch.lr),
-            momentum = static_cast<C>(momentum_of(batch, args.momentum)),
-            take = static_cast<C>(1 - args.dampening);
+    const MomentumRule<C> rule(batch, args);
     update(batch, [&](const OptimTensor& t, std::int64_t at, std::int64_t n) {
       const std::size_t number = number_of(batch, t);
       const C trust = t.adapts
@@ -143,21 +141,10 @@ void lars(const OptimBatch& batch, const LarsArgs& args) {
                                                        std::abs(factor) * grads[number], *batch.lr))
                           : C(1);
       Opened<T> param(t.param, at, n), state(t.state[0], at, n);
-      C* p = param;
-      Gradient<T> gradient(batch, t, at, n, p, factor, t.adapts ? args.weight_decay : 0);
+      Gradient<T> gradient(batch, t, at, n, param, factor, t.adapts ? args.weight_decay : 0);
       C* g = gradient;
       for (std::int64_t i = 0; i < n; ++i) g[i] *= trust;
-      if (C* buffer = state) {
-        if (*t.step == 1)
-          std::copy_n(g, n, buffer);
-        else
-          for (std::int64_t i = 0; i < n; ++i) buffer[i] = momentum * buffer[i] + take * g[i];
-        if (args.nesterov)
-          for (std::int64_t i = 0; i < n; ++i) g[i] += momentum * buffer[i];
-        else
-          g = buffer;
-      }
-      for (std::int64_t i = 0; i < n; ++i) p[i] -= lr * g[i];
+      rule(*t.step == 1, n, param, g, state);
     });
   });
 }

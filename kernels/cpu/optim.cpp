@@ -13,30 +13,11 @@ void sgd(const OptimBatch& batch, const SgdArgs& args) {
   dispatch_floating(batch.dtype, "sgd", [&]<class T>() {
     using C = Compute<T>;
     const double factor = gradient_factor(batch, args.maximize);
-    const C lr = static_cast<C>(*batch.lr),
-            momentum = static_cast<C>(momentum_of(batch, args.momentum)),
-            take = static_cast<C>(1 - args.dampening);
+    const MomentumRule<C> rule(batch, args);
     update(batch, [&](const OptimTensor& t, std::int64_t at, std::int64_t n) {
       Opened<T> param(t.param, at, n), state(t.state[0], at, n);
-      C* p = param;
-      Gradient<T> gradient(batch, t, at, n, p, factor, args.weight_decay);
-      C* g = gradient;
-      if (C* buffer = state) {
-        if (*t.step == 1) {
-          std::copy_n(g, n, buffer);
-        } else {
-#pragma GCC ivdep
-          for (std::int64_t i = 0; i < n; ++i) buffer[i] = momentum * buffer[i] + take * g[i];
-        }
-        if (args.nesterov) {
-#pragma GCC ivdep
-          for (std::int64_t i = 0; i < n; ++i) g[i] += momentum * buffer[i];
-        } else {
-          g = buffer;
-        }
-      }
-#pragma GCC ivdep
-      for (std::int64_t i = 0; i < n; ++i) p[i] -= lr * g[i];
+      Gradient<T> gradient(batch, t, at, n, param, factor, args.weight_decay);
+      rule(*t.step == 1, n, param, gradient, state);
     });
   });
 }

@@ -142,4 +142,39 @@ inline double gradient_factor(const OptimBatch& batch, bool maximize) {
   return maximize ? -scale : scale;
 }
 
+/// SGD's rule, which LARS follows with other gradients.
+template <class C>
+struct MomentumRule {
+  C lr, momentum, take;
+  bool nesterov;
+
+  template <class Args>
+  MomentumRule(const OptimBatch& batch, const Args& args)
+      : lr(static_cast<C>(*batch.lr)),
+        momentum(static_cast<C>(momentum_of(batch, args.momentum))),
+        take(static_cast<C>(1 - args.dampening)),
+        nesterov(args.nesterov) {}
+
+  /// `g` may be overwritten; `buffer` is null without momentum.
+  void operator()(bool first, std::int64_t n, C* p, C* g, C* buffer) const {
+    const auto [lr, momentum, take, nesterov] = *this;  // stores to arrays do not change these
+    if (buffer) {
+      if (first) {
+        std::copy_n(g, n, buffer);
+      } else {
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < n; ++i) buffer[i] = momentum * buffer[i] + take * g[i];
+      }
+      if (nesterov) {
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < n; ++i) g[i] += momentum * buffer[i];
+      } else {
+        g = buffer;
+      }
+    }
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) p[i] -= lr * g[i];
+  }
+};
+
 }  // namespace ferrite::kernels::cpu::steps
