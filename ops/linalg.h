@@ -3,12 +3,12 @@
 // factors asked for (singular, not positive definite) is a ValueError; of a worker of the host it
 // appears when the worker is synchronised.
 //
-// Factors are computed on the host, by Eigen in float64; for a tensor of a CUDA device by cuSOLVER,
-// in its dtype, one matrix of the batch after the other, or, in a build without cuSOLVER, on the
-// host, with copies there and back. Either waits for the device, which alone knows whether a matrix
-// has factors, and cannot be part of a graph. Both leave open which sign vectors have.
-// Gradients are products of matrices and solutions of systems, differentiable to any order unless
-// noted.
+// Factors are computed on the host, by Eigen in float64; for a tensor of a CUDA device by cuSOLVER
+// and cuBLAS, in its dtype, many small matrices at once and few large ones one after the other, or,
+// in a build without cuSOLVER, on the host, with copies there and back. Either waits for the
+// device, which alone knows whether a matrix has factors, and cannot be part of a graph. Both leave
+// open which sign vectors have. Gradients are products of matrices and solutions of systems,
+// differentiable to any order unless noted.
 #pragma once
 
 #include <limits>

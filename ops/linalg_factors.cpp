@@ -48,13 +48,19 @@ Tensor made_int(T x, const Shape& shape, DType dtype) {
 }
 Tensor info_of(T x) { return made_int(x, {x.size(0)}, kInt32); }
 
-/// ValueError, naming the first matrix, unless all numbers are 0. Waits.
-void check_info(const char* op, T info, const char* problem) {
+/// The first matrix for which info is not 0; -1 if there is none. Waits.
+std::int64_t find_bad(const char* op, T info) {
   const std::vector<std::int32_t> found = info.to_vector<std::int32_t>();
   const auto bad = std::ranges::find_if(found, [](std::int32_t i) { return i != 0; });
-  if (bad == found.end()) return;
+  if (bad == found.end()) return -1;
   FERRITE_CHECK(*bad > 0, CudaError, op, "cuSOLVER refused argument {}", -*bad);
-  fail<ValueError>(op, "matrix {} of the batch {}", bad - found.begin(), problem);
+  return bad - found.begin();
+}
+
+/// ValueError, naming the first matrix, unless all numbers are 0. Waits.
+void check_info(const char* op, T info, const char* problem) {
+  if (const std::int64_t bad = find_bad(op, info); bad >= 0)
+    fail<ValueError>(op, "matrix {} of the batch {}", bad, problem);
 }
 
 void check_finite(const char* op, T x) {
@@ -64,7 +70,8 @@ void check_finite(const char* op, T x) {
 
 /// The factors L and U, the pivots and info of the matrices that `columns` has, in its place.
 std::pair<Tensor, Tensor> factorize(T columns) {
-  const Tensor pivots = made_int(columns, {columns.size(0), columns.size(1)}, kInt64),
+  const Tensor pivots = made_int(columns, {columns.size(0), columns.size(1)},
+                                 solver::pivots_of(columns)),
                info = info_of(columns);
   solver::getrf(current_stream(columns.device()), columns, pivots, info);
   return {pivots, info};
@@ -90,7 +97,7 @@ std::tuple<Tensor, Tensor> slogdet(T x) {
   const Tensor factors = turned(x);
   const auto [pivots, info] = factorize(factors);
   const std::int64_t n = x.size(-1);
-  const Tensor in_place = arange(1, n + 1, 1, {.dtype = kInt64, .device = x.device()});
+  const Tensor in_place = arange(1, n + 1, 1, {.dtype = pivots.dtype(), .device = x.device()});
   const Tensor odd = remainder(sum(ne(pivots, in_place), 1), 2).to(x.dtype());
   const Tensor values = diagonal(factors, 0, -2, -1), singular = gt(info, 0);
   return {where(singular, 0, prod(sign(values), 1) * (1 - odd * 2)),
@@ -104,13 +111,13 @@ std::tuple<Tensor, Tensor> qr(T x, std::int64_t k) {
                info = info_of(x);
   solver::geqrf(stream, factors, tau, info);
   const Tensor r = triu(turned(factors).narrow(1, 0, k)).contiguous();
-  Tensor q = factors.narrow(1, 0, std::min(k, columns)).contiguous();
+  Tensor q = factors.narrow(1, 0, std::min(k, columns)).clone();
   if (k > columns) {
     const Tensor parts[] = {q, zeros(Shape{n, k - columns, rows},
                                      TensorOptions{.dtype = x.dtype(), .device = x.device()})};
     q = cat(parts, 1);
   }
-  solver::orgqr(stream, q, tau, info);
+  solver::orgqr(stream, q, factors, tau, info);
   return {turned(q), r};
 }
 
@@ -127,13 +134,23 @@ std::tuple<Tensor, Tensor, Tensor> svd(const char* op, T x, bool full) {
   check_finite(op, x);
   const std::int64_t n = x.size(0), rows = x.size(1), columns = x.size(2);
   const std::int64_t most = std::max(rows, columns), least = std::min(rows, columns);
+  const Stream stream = current_stream(x.device());
+  if (solver::has_gesvdj(x)) {
+    const Tensor a = turned(x), u = made_like(x, {n, rows, rows}), s = made_like(x, {n, least}),
+                 v = made_like(x, {n, columns, columns}), info = info_of(x);
+    solver::gesvdj(stream, a, u, s, v, info);
+    if (find_bad(op, info) < 0)
+      return {turned(u.narrow(1, 0, full ? rows : least)), s,
+              v.narrow(1, 0, full ? columns : least).contiguous()};
+    // Otherwise gesvd, which converges in more cases.
+  }
   // gesvd takes no matrices that are wider than tall: those are transposed, which is their other
   // order of memory, and both vectors change places.
   const bool tall = rows >= columns;
   const Tensor a = tall ? turned(x) : x.clone(), u = made_like(x, {n, full ? most : least, most}),
                s = made_like(x, {n, least}), vt = made_like(x, {n, least, least}),
                info = info_of(x);
-  solver::gesvd(current_stream(x.device()), a, u, s, vt, info);
+  solver::gesvd(stream, a, u, s, vt, info);
   check_info(op, info, "has singular values that did not converge");
   return tall ? std::tuple(turned(u), s, turned(vt)) : std::tuple(vt, s, u);
 }

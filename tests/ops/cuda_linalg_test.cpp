@@ -2,11 +2,14 @@
 // against the host's where there is one answer.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/core/profiler/profile.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/kernels/vendor.h"
 #include "ferrite/ops/arithmetic.h"
@@ -15,6 +18,7 @@
 #include "ferrite/ops/linalg.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/cuda.h"
@@ -36,13 +40,14 @@ bool has_cusolver() {
   return test::has_cuda();
 }
 
-/// On the host, well-conditioned where it is square.
+/// On the host, well-conditioned where it is square: the random part's norm is below 3.
 Tensor matrices(const Shape& shape, DType dtype, std::uint64_t seed = 1) {
   Generator generator(seed);
   const Tensor x = randn(shape, {.dtype = kFloat64}, &generator);
   const Tensor diagonal =
       eye(shape[shape.size() - 2], shape[shape.size() - 1], {.dtype = kFloat64});
-  return (x + diagonal * 3.0).to(dtype);
+  const auto columns = static_cast<double>(shape[shape.size() - 1]);
+  return (x / std::sqrt(columns + 1) + diagonal * 3.0).to(dtype);
 }
 
 Tensor mT(const Tensor& x) { return x.transpose(-2, -1); }
@@ -66,12 +71,24 @@ void check_orthonormal(const Tolerance& same, const Tensor& columns) {
   }()));
 }
 
+/// How many calls of the libraries `work` makes on the device.
+template <class Work>
+std::ptrdiff_t calls(const Work& work) {
+  profiler::Profile profile;
+  work();
+  profile.stop();
+  return std::ranges::count_if(profile.recording().device, [](const profiler::DeviceEvent& e) {
+    return std::string_view(e.name).starts_with("cu");
+  });
+}
+
 }  // namespace
 
 TEST_CASE("factors that are unique are the host's") {
   if (!has_cusolver()) return;
   for (const DType dtype : {kFloat64, kFloat32})
-    for (const Shape& shape : std::vector<Shape>{{5, 5}, {3, 4, 4}, {2, 3, 1, 1}, {2, 33, 33}}) {
+    for (const Shape& shape : std::vector<Shape>{
+             {5, 5}, {3, 4, 4}, {2, 3, 1, 1}, {1, 17, 17}, {7, 40, 40}, {100, 1, 1}, {100, 6, 6}}) {
       CAPTURE(shape);
       const Tolerance same(dtype);
       // Turned, so that it is not contiguous.
@@ -90,6 +107,9 @@ TEST_CASE("factors that are unique are the host's") {
       same(linalg::solve(rolled.to(kCuda), b.to(kCuda)), linalg::solve(rolled, b));
       CHECK(linalg::inv(d).is_contiguous());
     }
+  // Too large to be factorized together.
+  const Tensor large = matrices({2, 190, 190}, kFloat32);
+  Tolerance{kFloat32}(linalg::inv(large.to(kCuda)), linalg::inv(large));
   const Tensor a = matrices({3, 4, 4}, kFloat64), vectors = matrices({3, 4}, kFloat64, 3);
   Tolerance{kFloat64}(linalg::solve(a.to(kCuda), vectors.to(kCuda)), linalg::solve(a, vectors));
   Tolerance{kFloat64}(linalg::solve(a[0].to(kCuda), vectors[0].to(kCuda)),
@@ -99,8 +119,17 @@ TEST_CASE("factors that are unique are the host's") {
 TEST_CASE("qr, eigh and svd make the matrix again, of any shape") {
   if (!has_cusolver()) return;
   for (const DType dtype : {kFloat64, kFloat32})
-    for (const Shape& shape :
-         std::vector<Shape>{{4, 4}, {3, 5, 3}, {2, 3, 5}, {1, 1, 4}, {2, 2, 4, 1}, {40, 17}}) {
+    for (const Shape& shape : std::vector<Shape>{{4, 4},
+                                                 {3, 5, 3},
+                                                 {2, 3, 5},
+                                                 {1, 1, 4},
+                                                 {2, 2, 4, 1},
+                                                 {40, 17},
+                                                 {7, 32, 8},
+                                                 {2, 40, 3},
+                                                 {100, 1, 1},
+                                                 {100, 6, 4},
+                                                 {2, 258, 2}}) {
       CAPTURE(shape);
       const Tolerance same(dtype);
       const Tensor x = matrices(shape, dtype), d = x.to(kCuda);
@@ -138,6 +167,45 @@ TEST_CASE("qr, eigh and svd make the matrix again, of any shape") {
     }
 }
 
+TEST_CASE("a batch of small matrices is a call or two of the libraries") {
+  if (!has_cusolver()) return;
+  for (const DType dtype : {kFloat64, kFloat32}) {
+    const Tensor x = matrices({100, 6, 6}, dtype).to(kCuda), definite = matmul(x, mT(x));
+    const Tensor many = matrices({20000, 1, 1}, dtype).to(kCuda);
+    CHECK(calls([&] { linalg::cholesky(definite); }) == 1);
+    CHECK(calls([&] { linalg::solve(x, x); }) == 2);
+    CHECK(calls([&] { linalg::inv(x); }) == 2);
+    CHECK(calls([&] { linalg::slogdet(x); }) == 1);
+    CHECK(calls([&] { linalg::qr(x); }) == 1);
+    CHECK(calls([&] { linalg::eigh(definite); }) == 1);
+    CHECK(calls([&] { linalg::svd(x); }) == 1);
+    // Calls that iterate have a limit.
+    const Tolerance same(dtype);
+    Tensor found;
+    CHECK(calls([&] { found = linalg::eigvalsh(many); }) == 2);
+    same(found, near(many.squeeze(-1)));
+    CHECK(calls([&] { found = linalg::svdvals(many); }) == 2);
+    same(found, near(abs(many.squeeze(-1))));
+    // One matrix is one call, with or without a batch.
+    CHECK(calls([&] { linalg::inv(x[0]); }) == 2);
+    CHECK(calls([&] { linalg::svd(x.narrow(0, 0, 1)); }) == 1);
+    CHECK(calls([&] { linalg::inv(matrices({2, 190, 190}, dtype).to(kCuda)); }) == 4);
+  }
+}
+
+TEST_CASE("in a batch, reflections of nothing, and singular values that do not converge at once") {
+  if (!has_cusolver()) return;
+  Tensor x = matrices({3, 4, 3}, kFloat64);
+  x[1].fill_(0);
+  const Tolerance same(kFloat64);
+  const auto [q, r] = linalg::qr(x.to(kCuda), "complete");
+  check_orthonormal(same, q);
+  same(matmul(near(q), near(r)), x);
+  const auto [u, s, vh] = linalg::svd((x * 1e31).to(kCuda), false);
+  same(s / 1e31, std::get<1>(linalg::svd(x, false)));
+  same(matmul(near(u) * near(s / 1e31).unsqueeze(-2), near(vh)), x);
+}
+
 TEST_CASE("matrices without factors have the host's errors") {
   if (!has_cusolver()) return;
   Tensor x = matrices({3, 3, 3}, kFloat32);
@@ -157,6 +225,19 @@ TEST_CASE("matrices without factors have the host's errors") {
   CHECK_THROWS_WITH_AS(linalg::cholesky(definite.to(kCuda)),
                        "[linalg_cholesky] matrix 2 of the batch is not positive definite",
                        ValueError);
+  // Within a large batch, the first is named, and the others have their factors.
+  Tensor many = matrices({100, 5, 5}, kFloat64), positive = matmul(many, mT(many));
+  for (const int i : {41, 77}) many[i].fill_(1), positive[i].mul_(-1);
+  CHECK_THROWS_WITH_AS(linalg::inv(many.to(kCuda)),
+                       "[linalg_inv] matrix 41 of the batch is singular", ValueError);
+  CHECK_THROWS_WITH_AS(linalg::cholesky(positive.to(kCuda)),
+                       "[linalg_cholesky] matrix 41 of the batch is not positive definite",
+                       ValueError);
+  const auto [signs, logs] = linalg::slogdet(many.to(kCuda));
+  const auto [host_signs, host_logs] = linalg::slogdet(many);
+  check_equal(signs.cpu(), host_signs);
+  check_close(exp(logs).cpu(), exp(host_logs), 1e-11, 1e-11);
+
   x[2][0][0].fill_(NAN);
   CHECK_THROWS_WITH_AS(linalg::eigh(x.to(kCuda)),
                        "[linalg_eigh] matrix 2 of the batch has NaN or infinities", ValueError);

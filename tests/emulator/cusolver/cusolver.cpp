@@ -6,66 +6,18 @@
 // the documentation forbids is CUSOLVER_STATUS_INVALID_VALUE.
 #include <cusolverDn.h>
 
-#include <Eigen/Eigenvalues>
-#include <Eigen/QR>
-#include <Eigen/SVD>
-#include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
-#include <memory>
 
-struct cusolverDnContext {
-  cudaStream_t stream = nullptr;
-};
+#include "ferrite/tests/emulator/cusolver/routines.h"
+
 struct cusolverDnParams {};
 
 namespace {
 
-using Matrix = Eigen::MatrixXd;
-using Eigen::Index;
+using namespace ferrite::emulator::solver;
 
 constexpr std::size_t kDeviceBytes = 640, kHostBytes = 96;
-
-/// A column-major matrix of the caller's.
-struct Columns {
-  void* data;
-  std::int64_t rows, columns, leading;
-  cudaDataType type;
-
-  bool is_valid() const {
-    return (type == CUDA_R_32F || type == CUDA_R_64F) && rows >= 0 && columns >= 0 &&
-           leading >= std::max<std::int64_t>(1, rows) && (data || rows == 0 || columns == 0);
-  }
-  double get(Index r, Index c) const {
-    const std::int64_t i = r + c * leading;
-    return type == CUDA_R_32F ? static_cast<const float*>(data)[i]
-                              : static_cast<const double*>(data)[i];
-  }
-  void set(Index r, Index c, double value) const {
-    const std::int64_t i = r + c * leading;
-    if (type == CUDA_R_32F)
-      static_cast<float*>(data)[i] = static_cast<float>(value);
-    else
-      static_cast<double*>(data)[i] = value;
-  }
-  Matrix read() const {
-    Matrix m(rows, columns);
-    for (Index c = 0; c < columns; ++c)
-      for (Index r = 0; r < rows; ++r) m(r, c) = get(r, c);
-    return m;
-  }
-  void write(const Matrix& m) const {
-    for (Index c = 0; c < columns; ++c)
-      for (Index r = 0; r < rows; ++r) set(r, c, m(r, c));
-  }
-  /// The symmetric matrix of the upper triangle.
-  Matrix read_upper() const { return read().selfadjointView<Eigen::Upper>(); }
-};
-
-Columns vector(const void* data, std::int64_t size, cudaDataType type) {
-  return {const_cast<void*>(data), size, 1, std::max<std::int64_t>(1, size), type};
-}
 
 /// Scratch memory that a routine was given.
 struct Scratch {
@@ -96,98 +48,11 @@ cusolverStatus_t queue(cusolverDnHandle_t handle, bool valid, const Scratch& scr
                        std::function<int()> work) {
   if (!handle) return CUSOLVER_STATUS_NOT_INITIALIZED;
   if (!valid || !info) return CUSOLVER_STATUS_INVALID_VALUE;
-  auto call = std::make_unique<std::function<void()>>([scratch, info, work = std::move(work)] {
+  const bool queued = enqueue(handle->stream, [scratch, info, work = std::move(work)] {
     scratch.use();
     *info = work();
   });
-  const auto run = [](void* data) {
-    const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(data));
-    (*owned)();
-  };
-  if (cudaLaunchHostFunc(handle->stream, run, call.get()) != cudaSuccess)
-    return CUSOLVER_STATUS_EXECUTION_FAILED;
-  call.release();
-  return CUSOLVER_STATUS_SUCCESS;
-}
-
-// ---- The routines
-
-int potrf(const Columns& a) {
-  Matrix u = a.read_upper();
-  for (Index j = 0; j < a.rows; ++j) {
-    const double rest = u(j, j) - u.col(j).head(j).squaredNorm();
-    if (!(rest > 0)) return static_cast<int>(j) + 1;
-    u(j, j) = std::sqrt(rest);
-    for (Index c = j + 1; c < a.rows; ++c)
-      u(j, c) = (u(j, c) - u.col(j).head(j).dot(u.col(c).head(j))) / u(j, j);
-  }
-  for (Index c = 0; c < a.rows; ++c)
-    for (Index r = 0; r <= c; ++r) a.set(r, c, u(r, c));
-  return 0;
-}
-
-int getrf(const Columns& a, std::int64_t* pivots) {
-  Matrix m = a.read();
-  int info = 0;
-  for (Index j = 0; j < a.rows; ++j) {
-    Index pivot = 0;
-    m.col(j).tail(a.rows - j).cwiseAbs().maxCoeff(&pivot);
-    pivot += j;
-    pivots[j] = pivot + 1;
-    m.row(j).swap(m.row(pivot));
-    if (m(j, j) == 0) {
-      if (info == 0) info = static_cast<int>(j) + 1;
-      continue;
-    }
-    const Index rest = a.rows - j - 1;
-    m.col(j).tail(rest) /= m(j, j);
-    m.bottomRightCorner(rest, rest).noalias() -= m.col(j).tail(rest) * m.row(j).tail(rest);
-  }
-  a.write(m);
-  return info;
-}
-
-int getrs(const Columns& a, const std::int64_t* pivots, const Columns& b) {
-  const Matrix factors = a.read();
-  Matrix x = b.read();
-  for (Index j = 0; j < a.rows; ++j) x.row(j).swap(x.row(pivots[j] - 1));
-  factors.triangularView<Eigen::UnitLower>().solveInPlace(x);
-  factors.triangularView<Eigen::Upper>().solveInPlace(x);
-  b.write(x);
-  return 0;
-}
-
-int geqrf(const Columns& a, const Columns& tau) {
-  const Eigen::HouseholderQR<Matrix> factor(a.read());
-  a.write(factor.matrixQR());
-  tau.write(factor.hCoeffs());
-  return 0;
-}
-
-int orgqr(const Columns& a, const Columns& tau) {
-  const Matrix reflectors = a.read().leftCols(tau.rows);
-  const Eigen::VectorXd factors = tau.read();
-  a.write(Eigen::householderSequence(reflectors, factors) * Matrix::Identity(a.rows, a.columns));
-  return 0;
-}
-
-int syevd(const Columns& a, const Columns& values) {
-  const Eigen::SelfAdjointEigenSolver<Matrix> solver(a.read_upper());
-  if (solver.info() != Eigen::Success) return 1;
-  a.write(solver.eigenvectors());
-  values.write(solver.eigenvalues());
-  return 0;
-}
-
-int gesvd(const Columns& a, const Columns& u, const Columns& s, const Columns& vt) {
-  const Eigen::JacobiSVD<Matrix> factor(
-      a.read(),
-      Eigen::ComputeFullV | (u.columns == u.rows ? Eigen::ComputeFullU : Eigen::ComputeThinU));
-  u.write(factor.matrixU());
-  s.write(factor.singularValues());
-  vt.write(factor.matrixV().transpose());
-  a.write(Matrix::Constant(a.rows, a.columns, std::numeric_limits<double>::quiet_NaN()));
-  return 0;
+  return queued ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_EXECUTION_FAILED;
 }
 
 template <class T>

@@ -18,11 +18,16 @@ namespace {
 bool is_usable() { return false; }
 
 void potrf(const Stream&, const View&, const View&) { fail_absent(); }
+DType pivots_of(const View&) { fail_absent(); }
 void getrf(const Stream&, const View&, const View&, const View&) { fail_absent(); }
 void getrs(const Stream&, const View&, const View&, const View&, const View&) { fail_absent(); }
 void geqrf(const Stream&, const View&, const View&, const View&) { fail_absent(); }
-void orgqr(const Stream&, const View&, const View&, const View&) { fail_absent(); }
+void orgqr(const Stream&, const View&, const View&, const View&, const View&) { fail_absent(); }
 void syevd(const Stream&, const View&, const View&, const View&) { fail_absent(); }
+bool has_gesvdj(const View&) { fail_absent(); }
+void gesvdj(const Stream&, const View&, const View&, const View&, const View&, const View&) {
+  fail_absent();
+}
 void gesvd(const Stream&, const View&, const View&, const View&, const View&, const View&) {
   fail_absent();
 }

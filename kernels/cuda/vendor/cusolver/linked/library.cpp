@@ -5,7 +5,7 @@ namespace ferrite::kernels::cuda::solver {
 const Library* library() {
   static const Library functions = [] {
     Library found;
-#define FERRITE_CUSOLVER_TAKE(member, name) found.member = &::name;
+#define FERRITE_CUSOLVER_TAKE(file, member, name) found.member = &::name;
     FERRITE_CUSOLVER_FUNCTIONS(FERRITE_CUSOLVER_TAKE)
 #undef FERRITE_CUSOLVER_TAKE
     return found;
