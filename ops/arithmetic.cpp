@@ -126,8 +126,9 @@ Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) {
   if (tracing::on())
     return tracing::op("add", {a, b}, {{"alpha", alpha}}, [&] { return add(a, b, alpha); });
   if (alpha.is_complex()) {
-    check_alpha(alpha, common_dtype(a, b, "add"), "add");
-    return add(a, mul(b, alpha));
+    const DType dtype = common_dtype(a, b, "add");
+    check_alpha(alpha, dtype, "add");
+    return add(a, mul(b.to(dtype), alpha));
   }
   const profiler::OpRange range("add", a, b);
   const DType dtype = common_dtype(a, b, "add");
@@ -156,8 +157,9 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   if (tracing::on())
     return tracing::op("sub", {a, b}, {{"alpha", alpha}}, [&] { return sub(a, b, alpha); });
   if (alpha.is_complex()) {
-    check_alpha(alpha, common_dtype(a, b, "sub"), "sub");
-    return sub(a, mul(b, alpha));
+    const DType dtype = common_dtype(a, b, "sub");
+    check_alpha(alpha, dtype, "sub");
+    return sub(a, mul(b.to(dtype), alpha));
   }
   const profiler::OpRange range("sub", a, b);
   const DType dtype = common_dtype(a, b, "sub");
@@ -282,7 +284,7 @@ void change(BinaryOp function, const Tensor& self, Scalar other, const char* op)
 void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
                 const char* op) {
   check_alpha(alpha, dtype, op);
-  if (alpha.is_complex()) return accumulate(self, mul(other, alpha), 1, dtype, op);
+  if (alpha.is_complex()) return accumulate(self, mul(other.to(dtype), alpha), 1, dtype, op);
   change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
     kernels::add_scaled(stream, a, a, b, alpha);
   });

@@ -252,22 +252,31 @@ Tensor blend(T start, T end, Scalar weight, const char* op) {
       start.dtype(), [&](T x, T y) { return between(x, y, weight.to<double>()); }, start, end);
 }
 
+/// `value` among numbers of `dtype`.
+void check_factor(Scalar value, DType dtype, const char* op) {
+  FERRITE_CHECK(is_differentiable(dtype) || !value.is_floating(), DTypeError, op,
+                "expected an integer as factor of integers, got {}", value.to<double>());
+  FERRITE_CHECK(is_complex(dtype) || !value.is_complex(), DTypeError, op,
+                "expected a real factor for a result of {}, got a complex one", dtype);
+}
+
 Tensor add_product(T x, T a, T b, Scalar value, const char* op) {
   const DType dtype = ops::result_type({x, a, b});
   FERRITE_CHECK(dtype != kBool, DTypeError, op, "does not work on bool; convert with to(dtype)");
-  FERRITE_CHECK(is_floating(dtype) || !value.is_floating(), DTypeError, op,
-                "expected an integer as factor of integers, got {}", value.to<double>());
+  check_factor(value, dtype, op);
+  const bool one = !value.is_complex() && value.to<double>() == 1;
   return ops::computed_in(
-      dtype, [&](T x, T a, T b) { return x + (value.to<double>() == 1 ? a * b : a * b * value); },
-      x, a, b);
+      dtype, [&](T x, T a, T b) { return x + (one ? a * b : a * b * value); }, x, a, b);
 }
 
 Tensor add_quotient(T x, T a, T b, Scalar value, const char* op) {
-  FERRITE_CHECK(is_floating(ops::result_type(a, b)), DTypeError, op,
+  FERRITE_CHECK(is_differentiable(ops::result_type(a, b)), DTypeError, op,
                 "integers are not divided: got {} and {}; convert one with to(kFloat32)", a.dtype(),
                 b.dtype());
+  const DType dtype = ops::result_type({x, a, b});
+  check_factor(value, dtype, op);
   return ops::computed_in(
-      ops::result_type({x, a, b}), [&](T x, T a, T b) { return x + a * value / b; }, x, a, b);
+      dtype, [&](T x, T a, T b) { return x + a * value / b; }, x, a, b);
 }
 
 }  // namespace

@@ -125,8 +125,8 @@ Tensor angle(T x) {
       [&] {
         if (x.is_complex()) return atan2(imag(x), real(x));
         const Tensor t = x.to(ops::floating_type(x.dtype()));
-        // NaN stays, and its gradient is 0 as all others.
-        return where(isnan(t), t.detach(), where(lt(t, 0), std::numbers::pi, zeros_like(t)));
+        // NaN stays; the gradient is 0 everywhere, as that of floor().
+        return where(isnan(t), floor(t), where(lt(t, 0), std::numbers::pi, zeros_like(t)));
       },
       x);
 }
@@ -137,8 +137,8 @@ Tensor ops::complex_sgn(T x) {
   return composite(
       "sgn",
       [&] {
-        const Tensor size = complex_abs(x);
-        return x / where(eq(size, 0), 1, size);
+        const Tensor size = complex_abs(x), zero = eq(size, 0);
+        return where(zero, 0, x / where(zero, 1, size));
       },
       x);
 }

@@ -126,6 +126,7 @@ const Tensor& Tensor::copy_(const Tensor& source, bool non_blocking) const {
                 "a source of {} does not broadcast to {}", source.shape(), shape());
   autograd::check_inplace(*this, "copy_");
   if (is_same(source)) return *this;
+  if (source.is_complex() && dtype() == kBool) return copy_(ferrite::ne(source, 0), non_blocking);
   const Tensor from =
       geometry::may_overlap(*this, source) ? no_grad([&] { return source.clone(); }) : source;
   transfer(*this,

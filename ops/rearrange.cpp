@@ -138,8 +138,9 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mo
   const profiler::OpRange range("pad", x);
   const Amounts a = parse_amounts(x, amounts);
   if (x.is_complex()) {
-    FERRITE_CHECK(!value.is_complex() && value.to<double>() == 0, DTypeError, "pad",
-                  "{} is padded with 0 alone, or with its own elements", x.dtype());
+    const auto z = value.to<std::complex<double>>();
+    if (z != 0.0 && mode == PadMode::constant)
+      return complex(pad(real(x), amounts, mode, z.real()), pad(imag(x), amounts, mode, z.imag()));
     std::vector<std::int64_t> parts(2, 0);
     parts.insert(parts.end(), amounts.begin(), amounts.end());
     return ops::by_parts(x, [&](const Tensor& t) { return pad(t, parts, mode); });

@@ -59,6 +59,7 @@ Tensor sum(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType>
   if (!dtype) dtype = ops::autocast_target(AutocastOp::sum, t);
   const ReducedDims reduced(t, dims, keepdim, "sum");
   const DType to = dtype.value_or(is_differentiable(t.dtype()) ? t.dtype() : kInt64);
+  if (t.is_complex() && !is_complex(to)) return sum(t.to(to), dims, keepdim, to);
   if (is_complex(to))
     return complex_reduction(
         t.to(to), dims, [&](const Tensor& x, const Dims& all) { return sum(x, all, keepdim); });
@@ -78,6 +79,7 @@ Tensor mean(const Tensor& t, const Dims& dims, bool keepdim, std::optional<DType
   const profiler::OpRange range("mean", t);
   const ReducedDims reduced(t, dims, keepdim, "mean");
   const DType to = dtype.value_or(t.dtype());
+  if (t.is_complex() && !is_complex(to)) return mean(t.to(to), dims, keepdim, to);
   if (is_complex(to))
     return complex_reduction(
         t.to(to), dims, [&](const Tensor& x, const Dims& all) { return mean(x, all, keepdim); });

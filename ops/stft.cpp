@@ -134,9 +134,9 @@ Tensor istft(T x, std::int64_t n_fft, const IstftOptions& o) {
         return batched(x, 3, kOp, [&](T spectrum) {
           const char* norm = norm_of(o.normalized);
           const Tensor columns = spectrum.transpose(1, 2);
-          Tensor parts =
-              onesided ? fft::irfft(columns, n_fft, -1, norm) : fft::ifft(columns, {}, -1, norm);
-          if (!onesided && !o.return_complex) parts = real(parts);
+          // A real signal depends on half of the frequencies, to which irfft() cuts.
+          const Tensor parts = o.return_complex ? fft::ifft(columns, {}, -1, norm)
+                                                : fft::irfft(columns, n_fft, -1, norm);
           const std::int64_t count = spectrum.size(2), whole = n_fft + frames.hop * (count - 1);
           const Tensor sums = overlapped(parts * frames.window, frames.hop, whole);
           const Tensor weights =

@@ -25,6 +25,7 @@ import warnings
 import torch
 
 import algebra
+import complexes
 import elementwise
 import known
 import layers
@@ -32,11 +33,12 @@ import losses
 import places
 import spatial
 import structured
-from tensors import DTYPES, NAMES, apply_view
+from tensors import DTYPES, NAMES, apply_view, parts
 
 OPS = {}
 for module in (elementwise, structured, places, layers, spatial, algebra, losses):
     OPS |= module.table()
+OPS |= complexes.table(OPS)
 PICKS = {"sort", "topk", "kthvalue", "median_dim", "nanmedian_dim", "mode"}  # values and indices
 BATCH = 1000
 REFUSALS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
@@ -63,7 +65,15 @@ class Case:
 def make_weight(out):
     """What backward starts from; main.cpp makes the same."""
     i = torch.arange(out.numel())
-    return ((i * 7 % 11 - 5) / 4).to(out.dtype).reshape(out.shape)
+    weight = (i * 7 % 11 - 5) / 4
+    if out.is_complex():
+        weight = torch.complex(weight, (i * 5 % 7 - 3) / 4)
+    return weight.to(out.dtype).reshape(out.shape)
+
+
+def plain(t):
+    """Without a gradient, and without marks that it is to be conjugated or negated."""
+    return t if t is None else t.detach().resolve_conj().resolve_neg()
 
 
 def run_reference(case, dtype=None):
@@ -84,6 +94,8 @@ def run_reference(case, dtype=None):
         args = dict(case.args)
         if dtype and args.get("dtype") in ("float32", "float16", "bfloat16"):
             args["dtype"] = NAMES[dtype]
+        if dtype and args.get("dtype") == "complex64":
+            args["dtype"] = NAMES[dtype.to_complex()]
         out = case.reference(inputs, args)
         outputs = list(out) if isinstance(out, (tuple, list)) else [out]
     except REFUSALS as error:
@@ -94,8 +106,8 @@ def run_reference(case, dtype=None):
         roots = [o for o in outputs if o.requires_grad]
         torch.autograd.backward(roots, [make_weight(o) for o in roots])
     except REFUSALS as error:
-        return [o.detach() for o in outputs], None, None, str(error)
-    return [o.detach() for o in outputs], [x.grad for x in leaves], None, None
+        return list(map(plain, outputs)), None, None, str(error)
+    return list(map(plain, outputs)), [plain(x.grad) for x in leaves], None, None
 
 
 def write_cases(cases, folder):
@@ -108,8 +120,10 @@ def write_cases(cases, folder):
                           "views": x.views, "grad": x.grad})
             chunks.append(raw)
             at += len(raw)
-        entries.append({"id": i, "op": case.name, "args": case.args, "in": specs})
-    (folder / "cases.json").write_text(json.dumps(entries))
+        entries.append({"id": i, "op": case.name.removeprefix(complexes.PREFIX),
+                        "args": case.args, "in": specs})
+    (folder / "cases.json").write_text(
+        json.dumps(entries, default=lambda z: [z.real, z.imag]))
     (folder / "cases.bin").write_bytes(b"".join(chunks))
 
 
@@ -140,7 +154,7 @@ def same(a, b):
 
 def largest(tensors):
     """The largest finite number in them."""
-    sizes = [t.double().abs().nan_to_num(0, 0, 0) for t in tensors if t.numel()]
+    sizes = [parts(t).double().abs().nan_to_num(0, 0, 0) for t in tensors if t.numel()]
     return max([float(s.max()) for s in sizes], default=0.0)
 
 
@@ -151,20 +165,24 @@ def compare_tensors(actual, expected, ulps, scale, coarsest, exact):
         return Difference("dtype", f"got {actual.dtype}, expected {expected.dtype}")
     if actual.shape != expected.shape:
         return Difference("shape", f"got {list(actual.shape)}, expected {list(expected.shape)}")
-    if not expected.is_floating_point():
-        bad = actual != expected
+    a, e = parts(actual), parts(expected)
+    if not e.is_floating_point():
+        bad = a != e
     else:
         info = torch.finfo(expected.dtype)
         if max(info.eps, coarsest) > 1e-4:
             ulps = min(ulps, 4)
-        a, e = actual.double(), expected.double()
-        size = torch.where(e.isfinite(), e.abs(), 0.0).clamp(min=info.tiny)
+        a, e = a.double(), e.double()
+        size = torch.where(e.isfinite(), e.abs(), 0.0)
+        if expected.is_complex():
+            size = size.norm(dim=-1, keepdim=True).expand(e.shape)
+        size = size.clamp(min=info.tiny)
         if scale is not None:
             size = size.clamp(min=min(scale, info.max))
         slack = ulps * max(info.eps, coarsest) * size
         bad = ~(same(a, e) | ((a - e).abs() <= slack))
-        if bad.any() and (r := exact()) is not None and r.shape == a.shape:
-            r = r.to(expected.dtype).double()
+        if bad.any() and (r := exact()) is not None and r.shape == expected.shape:
+            r = parts(r.to(expected.dtype)).double()
             better = same(a, r) | ((a - r).abs() <= (e - r).abs() + slack) | (
                 a.isfinite() & ~e.isfinite() & r.isfinite() & ((a - r).abs() <= slack))
             bad &= ~better
@@ -172,7 +190,7 @@ def compare_tensors(actual, expected, ulps, scale, coarsest, exact):
         return None
     at = tuple(int(i) for i in bad.nonzero()[0])
     return Difference("value", f"{int(bad.sum())} of {bad.numel()} elements; at {list(at)} got "
-                               f"{actual[at].item()}, expected {expected[at].item()}")
+                               f"{a[at].item()}, expected {e[at].item()}")
 
 
 def picked(case, indices):
@@ -188,7 +206,7 @@ def picked(case, indices):
 def rounding(case):
     """The largest rounding of the floating types that the case names."""
     types = [DTYPES[d] for d in case.dtypes + [case.args.get("dtype") or "bool"]]
-    return max([torch.finfo(d).eps for d in types if d.is_floating_point], default=0)
+    return max([torch.finfo(d).eps for d in types if d.is_floating_point or d.is_complex], default=0)
 
 
 def compare_case(case, result, data):

@@ -6,6 +6,7 @@ import re
 import torch
 
 from elementwise import view_shape
+from tensors import parts
 
 VALUE = "value|gradient value"
 PRODUCTS = ("matmul|mm|bmm|mv|dot|outer|addmm|linear|conv(_transpose)?[123]d(_same)?|einsum|tensordot|"
@@ -15,11 +16,15 @@ NORMS = ("(batch|layer|group|rms|instance|local_response)_norm|(var|std)(_mean)?
 SUMS = ("sum|mean|nansum|nanmean|cumsum_?|cumprod_?|softmax|log_softmax|softmin|(adaptive_)?avg_pool[123]d|"
         "index_add_?|scatter_add_?|scatter_reduce_?|logsumexp|logcumsumexp|trace|diff|col2im|"
         "embedding_bag|affine_grid|bincount|glu|grid_sample|lerp(_scalar)?_?|addc(mul|div)_?|hypot|sinc_?|histc")
+COMPLEX_SUMS = ("complex:((add|sub|mul|div|rsub|rdiv)(_scalar)?_?|addc(mul|div)_?|diff|mean|sum|matmul|"
+                "outer|kron|cross|square|reciprocal|exp|sgn|softsign)|polar")
+TRANSFORMS = "i?[rh]?fft[2n]?|i?stft"
 LOSSES = ".*_loss(_weight)?|bce(_with_logits)?(_weight)?|kl_div|cross_entropy(_weight)?"
 
 
 def floats(case):
-    return [x.base.double() for x in case.inputs if x.base.is_floating_point()]
+    found = [parts(x.base) for x in case.inputs]
+    return [t.double() for t in found if t.is_floating_point()]
 
 
 def has_infinite(case):
@@ -29,8 +34,8 @@ def has_infinite(case):
 def is_huge(case):
     """Whether squares or a few sums of the numbers overflow."""
     for x in case.inputs:
-        if x.base.is_floating_point() and x.base.numel():
-            finite = x.base.double().abs().nan_to_num(0, 0, 0).max()
+        if (x.base.is_floating_point() or x.base.is_complex()) and x.base.numel():
+            finite = parts(x.base).double().abs().nan_to_num(0, 0, 0).max()
             if finite > math.sqrt(torch.finfo(x.base.dtype).max) / 8:
                 return True
     return False
@@ -103,7 +108,7 @@ KNOWN = [
      "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
     ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish", "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
-    ("fill_|copy_", "gradient presence", always,
+    ("(complex:)?(fill_|copy_)", "gradient presence", always,
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
     ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
      "an input that is ignored gets no gradient; PyTorch makes zeros"),
@@ -129,14 +134,14 @@ KNOWN = [
      "an infinite gradient at -0 may have either sign"),
     ("matrix_power", "gradient presence", lambda case: case.args["n"] == 0,
      "a power of 0 is a constant; PyTorch's gradient is zeros"),
-    ("pixel_unshuffle", "shape", lambda case: 0 in view_shape(case.inputs[0]),
+    ("(complex:)?pixel_unshuffle", "shape", lambda case: 0 in view_shape(case.inputs[0]),
      "images without pixels have a shape like others; PyTorch keeps the input's"),
     ("addmv", "shape", is_empty,
      "an input broadcasts to a product of size 0 as to others; PyTorch keeps the input's shape"),
     ("(var|std)_mean", "value", has_infinite, "the mean of an infinity is one, as of mean()"),
     ("unique(_consecutive)?", "value", has_infinite, "of different NaNs any may come first"),
-    ("addc(mul|div)_?|lerp_?", "gradient value", lambda case: has_infinite(case) or is_empty(case)
-     or (case.name.startswith("addcdiv") and bool((case.inputs[2].base == 0).any())),
+    ("(complex:)?addc(mul|div)_?|lerp_?", "gradient value", lambda case: has_infinite(case) or is_empty(case)
+     or ("addcdiv" in case.name and bool((case.inputs[2].base == 0).any())),
      "gradients of what was broadcast are added up before they meet an infinite factor"),
     ("bce_with_logits_weight", "gradient value", has_infinite,
      "infinite logits have the gradient of the sum, with infinities of both signs"),
@@ -166,9 +171,9 @@ KNOWN = [
      "odd powers cancel, and rounding decides whether their sum is 0 or has no root"),
     ("sinc_?", "gradient value", lambda case: "float64" in case.dtypes,
      "near 0 the slope is that of the series; the terms of PyTorch's quotient cancel"),
-    ("block_diag", "gradient value", lambda case: any(0 in view_shape(x) for x in case.inputs),
+    ("(complex:)?block_diag", "gradient value", lambda case: any(0 in view_shape(x) for x in case.inputs),
      "an empty vector has a row; PyTorch takes the gradients of what follows from a row too high"),
-    ("addc(mul|div)_?", "gradient value",
+    ("(complex:)?addc(mul|div)_?", "gradient value",
      lambda case: any(d in case.dtypes for d in ("uint8", "int32", "int64")),
      "integers are scaled as floating numbers; PyTorch scales them as integers, which overflow"),
     ("lerp_?", "gradient value", lambda case: case.dtypes[0] in ("uint8", "int32", "int64"),
@@ -226,6 +231,29 @@ KNOWN = [
      "of equal values any may be chosen"),
     ("floor_divide|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
      or "bfloat16" in case.dtypes, "quotients of 16-bit numbers are floored before they are rounded"),
+    (COMPLEX_SUMS, VALUE, edge,
+     "a real factor scales both parts, and where parts are infinite or overflow it depends on the "
+     "order of products and sums which of them are NaN"),
+    (TRANSFORMS, VALUE, edge,
+     "whether an infinity meets the zeros of a padding or of a table, and which sums overflow, is "
+     "the algorithm's affair"),
+    ("complex:(r?div(_scalar)?_?|addcdiv_?|reciprocal)", VALUE, lambda case: any(
+        bool((x.base == 0).any()) for x in case.inputs),
+     "which parts of a quotient by 0 are infinite and which are NaN is the algorithm's affair"),
+    ("complex:exp", VALUE, lambda case: largest(case) > 80,
+     "where the exponential overflows or vanishes, infinities meet zeros in another order"),
+    ("complex:matmul", "refused", lambda case: mixed(case) and is_empty(case),
+     "operands have one dtype, also where there is nothing to multiply"),
+    ("complex:nan_to_num_?", "gradient value", has_infinite,
+     "a finite part keeps its gradient beside one that is replaced; PyTorch drops both"),
+    ("angle", "gradient value", edge,
+     "a part of an infinite number has a slope where it is finite; PyTorch's are NaN"),
+    ("from_parts|polar", "refused", lambda case: "float16" in case.dtypes,
+     "there is no complex type of two float16"),
+    ("complex:.*", "dtype", lambda case: "float16" in case.dtypes,
+     "there is no complex type of two float16, which is what PyTorch promotes to"),
+    ("polar", "gradient value", lambda case: bool((case.inputs[0].base <= 0).any()),
+     "a length of 0 has a slope, and a negative one has its own; PyTorch takes that of its size"),
 ]
 
 

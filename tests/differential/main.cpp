@@ -11,6 +11,7 @@
 
 #include "ferrite/autograd/engine.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/tests/differential/ops.h"
 
@@ -66,7 +67,13 @@ Tensor make_weight(const Tensor& out) {
   std::vector<float> values(static_cast<std::size_t>(out.numel()));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = (static_cast<float>(i * 7 % 11) - 5) / 4;
-  return from_vector(values, out.shape()).to(out.device(), out.dtype());
+  Tensor weight = from_vector(values, out.shape());
+  if (out.is_complex()) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = (static_cast<float>(i * 5 % 7) - 3) / 4;
+    weight = complex(weight, from_vector(values, out.shape()));
+  }
+  return weight.to(out.device(), out.dtype());
 }
 
 void run_backward(const Tensors& outputs) {
@@ -117,9 +124,9 @@ int run(char** argv) {
   const std::string bytes = read_file(argv[2]);
   const Device device(argv[5]);
   Table table;
-  for (const auto add :
-       {add_elementwise, add_reductions, add_indexing, add_statistics, add_places, add_arrangements,
-        add_layers, add_spatial, add_distances, add_linalg, add_margins, add_sequences})
+  for (const auto add : {add_elementwise, add_reductions, add_indexing, add_statistics, add_places,
+                         add_arrangements, add_layers, add_spatial, add_distances, add_linalg,
+                         add_margins, add_sequences, add_complex})
     add(table);
   Writer writer;
   Json results = Json::array();

@@ -1,6 +1,7 @@
 // Ops by name, for the program that runs the cases of compare.py.
 #pragma once
 
+#include <complex>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -33,6 +34,7 @@ void add_distances(Table& table);
 void add_linalg(Table& table);
 void add_margins(Table& table);
 void add_sequences(Table& table);
+void add_complex(Table& table);
 
 /// Unset if null or missing.
 template <class T>
@@ -44,6 +46,7 @@ std::optional<T> maybe(const Json& args, const char* name) {
 inline Scalar to_scalar(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_array()) return std::complex<double>(value[0].get<double>(), value[1].get<double>());
   if (value.is_string()) return std::stod(value.get<std::string>());  // "nan", "-inf"
   return value.get<double>();
 }

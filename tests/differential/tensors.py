@@ -13,6 +13,8 @@ DTYPES = {
     "int32": torch.int32,
     "uint8": torch.uint8,
     "bool": torch.bool,
+    "complex64": torch.complex64,
+    "complex128": torch.complex128,
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FLOATS = ["float32", "float16", "bfloat16", "float64"]
@@ -20,6 +22,11 @@ NUMBERS = FLOATS + ["int64", "int32", "uint8"]
 ALL = NUMBERS + ["bool"]
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 65504.0, 1e5, 3e38, -3e38, 1e-8,
            1e-40, 0.5]
+
+
+def parts(t):
+    """Complex numbers as pairs of real ones, in a last dimension."""
+    return torch.view_as_real(t) if t.is_complex() else t
 
 
 class Input:
@@ -32,6 +39,8 @@ class Input:
         base = self.base.clone()
         if dtype and base.is_floating_point():
             base = base.to(dtype)
+        if dtype and base.is_complex():
+            base = base.to(dtype.to_complex())
         return base.requires_grad_(self.grad)
 
 

@@ -304,6 +304,45 @@ TEST_CASE("complex: creation, scalars and conversions") {
   CHECK(rand({4}, kComplex128).dtype() == kComplex128);
 }
 
+TEST_CASE("complex: scaled sums of products and quotients take factors of any kind") {
+  const Tensor x = tensor({1. + 2. * i, i}, kComplex128), y = tensor({2. - i, 3. + i}, kComplex128);
+  const Tensor whole = tensor({3, 7}, kInt64);
+  check_close(parts(addcmul(x, x, y, 2.5)), parts(x + x * y * 2.5), 1e-15, 0);
+  check_close(parts(addcmul(x, x, y, 1. - i)), parts(x + x * y * (1. - i)), 1e-15, 0);
+  check_close(parts(addcdiv(x, y, whole, 0.5 * i)), parts(x + y * (0.5 * i) / whole), 1e-15, 0);
+  check_close(parts(x.clone().addcdiv_(x, y, 2)), parts(x + x * 2 / y), 1e-15, 0);
+  CHECK(is_error(outcome([&] { addcmul(ones({2}), ones({2}), ones({2}), i); }), "DTypeError",
+                 "addcmul"));
+  // In the type of the sum, not in that of the second operand and the factor.
+  const Z third(0.1, 1. / 3);
+  const Tensor weak = tensor(1. + i, kComplex128);
+  CHECK(add(weak, whole, third).dtype() == kComplex128);
+  CHECK(sub(weak, whole, third).dtype() == kComplex128);
+  CHECK(equal(x.clone().add_(whole, third), x + whole.to(kComplex128) * third));
+  CHECK(equal(x.clone().sub_(whole, third), x - whole.to(kComplex128) * third));
+}
+
+TEST_CASE("complex: sums, padding and copies into other types") {
+  const Tensor z = tensor({{1. + 2. * i, 2.75 + i}, {-3. - i, 5. * i}}, kComplex128);
+  CHECK(equal(sum(z, {0}, false, kInt64), tensor({-2, 2}, kInt64)));
+  CHECK(equal(mean(z, {1}, false, kFloat32), tensor({1.875, -1.5}, kFloat32)));
+  CHECK(equal(pad(z[0], {1, 0}, PadMode::constant, 2. - i),
+              tensor({2. - i, 1. + 2. * i, 2.75 + i}, kComplex128)));
+  CHECK(equal(pad(z[0], {0, 1}, PadMode::constant, 7),
+              tensor({1. + 2. * i, 2.75 + i, 7. + 0. * i}, kComplex128)));
+  CHECK(equal(empty({2}, kBool).copy_(tensor({i, 0. * i})), tensor({true, false})));
+}
+
+TEST_CASE("complex: gradients of sgn at 0 and of angles of real numbers are 0") {
+  const Tensor z = leaf(tensor({Z(0, 0), Z(3, 4)}, kComplex128));
+  real(sgn(z)).sum().backward();
+  CHECK(z.grad()[0].item<Z>() == Z(0, 0));
+  CHECK(std::abs(z.grad()[1].item<Z>() - Z(0.128, -0.096)) < 1e-15);
+  const Tensor x = leaf(tensor({-1., 0., 2., static_cast<double>(NAN)}));
+  angle(x).sum().backward();
+  CHECK(equal(x.grad(), zeros({4})));
+}
+
 TEST_CASE("complex: comparisons") {
   const double inf = INFINITY, nan = NAN;
   const Tensor z = tensor({Z(1, 2), Z(inf, 0), Z(0, nan), Z(nan, inf), Z(0, -0.0)}, kComplex128);
@@ -389,7 +428,8 @@ TEST_CASE("every op takes complex numbers or says that it does not") {
   // Those whose values the tests above compare, and ops made of them or that only move elements;
   // softmax and its like with a real `dtype`. A new op that would drop imaginary parts is not here.
   std::istringstream names(
-      "abs bincount add add_ addcmul addcmul_ addr allclose angle atleast_1d atleast_2d atleast_3d "
+      "abs bincount add add_ addcdiv addcdiv_ addcmul addcmul_ addr allclose angle atleast_1d "
+      "atleast_2d atleast_3d "
       "block_diag broadcast_tensors cartesian_prod cat channel_shuffle chunk clone "
       "combinations contiguous copy_ cross deg2rad deg2rad_ diag diag_embed diagonal diff "
       "div div_ dstack einsum eq equal exp expand fft fft2 fftn fftshift fill_ flatten "
