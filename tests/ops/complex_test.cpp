@@ -16,6 +16,7 @@
 #include "ferrite/autograd/anomaly.h"
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
