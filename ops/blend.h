@@ -28,10 +28,10 @@ Tensor lerp(const Tensor& start, const Tensor& end, const Tensor& weight);
 Tensor lerp(const Tensor& start, const Tensor& end, Scalar weight);
 const Tensor& lerp_(const Tensor& self, const Tensor& end, const Tensor& weight);
 const Tensor& lerp_(const Tensor& self, const Tensor& end, Scalar weight);
-/// x + value * a * b
+/// x + value * a * b, of complex numbers too.
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value = 1);
 const Tensor& addcmul_(const Tensor& self, const Tensor& a, const Tensor& b, Scalar value = 1);
-/// x + value * a / b. Integers are divided only into floating tensors (DTypeError).
+/// x + value * a / b, likewise. Integers are divided only into floating tensors (DTypeError).
 Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, Scalar value = 1);
 const Tensor& addcdiv_(const Tensor& self, const Tensor& a, const Tensor& b, Scalar value = 1);
 

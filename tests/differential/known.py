@@ -69,10 +69,13 @@ def has_ties(t):
     return t.unique().numel() < t.numel() or int(t.isnan().sum()) > 1
 
 
+def is_expanded(case):
+    return any(kind == "expand" for kind, *_ in case.inputs[0].views)
+
+
 def adds_up_16_bits(case):
     """Whether the first input is expanded and of 16 bits: its gradient adds up rounded numbers."""
-    return case.inputs[0].base.element_size() == 2 and any(
-        kind == "expand" for kind, *_ in case.inputs[0].views)
+    return case.inputs[0].base.element_size() == 2 and is_expanded(case)
 
 
 def lacks_freedom(case):
@@ -250,8 +253,13 @@ KNOWN = [
      "a part of an infinite number has a slope where it is finite; PyTorch's are NaN"),
     ("from_parts|polar", "refused", lambda case: "float16" in case.dtypes,
      "there is no complex type of two float16"),
-    ("complex:.*", "dtype", lambda case: "float16" in case.dtypes,
-     "there is no complex type of two float16, which is what PyTorch promotes to"),
+    ("complex:.*", "dtype", lambda case: "float16" in case.dtypes or "bfloat16" in case.dtypes,
+     "there is no complex type of two 16-bit numbers, which is what PyTorch promotes to"),
+    ("searchsorted(_scalar)?|bucketize", "value", lambda case: any(
+        bool(t.isnan().any()) for t in floats(case)),
+     "NaN is above all numbers, as sort() puts it; PyTorch's search passes over it"),
+    ("log(2|10|1p)?|rsqrt|reciprocal", "gradient value", is_expanded,
+     "an expanded input adds up large gradients that cancel; what remains is their rounding"),
     ("polar", "gradient value", lambda case: bool((case.inputs[0].base <= 0).any()),
      "a length of 0 has a slope, and a negative one has its own; PyTorch takes that of its size"),
 ]
