@@ -21,15 +21,17 @@
 #if !defined(_LIBCPP_HAS_NO_ALIGNED_ALLOCATION)
 #define _LIBCPP_HAS_NO_ALIGNED_ALLOCATION
 #endif
+
 namespace ferrite::kernels::cpu {
 
 namespace {
 
+constexpr std::size_t kFront = 64;
+static_assert(sizeof(Allocator::Block) <= kFront);
+
 /// Memory of transforms from the host's cache of blocks: malloc() would get that of large ones anew
 /// from the system each time. The block is noted in front of it.
 void* allocate_scratch(std::size_t bytes) {
-  constexpr std::size_t kFront = 64;
-  static_assert(sizeof(Allocator::Block) <= kFront);
   const Device host;
   const Allocator::Block block = allocator(host).allocate(bytes + kFront, current_stream(host));
   new (block.data) Allocator::Block(block);
@@ -37,7 +39,7 @@ void* allocate_scratch(std::size_t bytes) {
 }
 void free_scratch(void* data) {
   const Allocator::Block block =
-      *reinterpret_cast<Allocator::Block*>(static_cast<char*>(data) - 64);
+      *reinterpret_cast<Allocator::Block*>(static_cast<char*>(data) - kFront);
   allocator(Device()).free(block);
 }
 
