@@ -101,10 +101,12 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
       shape.push_back(weight.size(1));
       return ops::index_select(weight, 0, at.reshape({at.numel()}), kBag).reshape(shape);
     };
-    if (in_rows) {
-      const Tensor x = look_up(flat);
-      return reduce_rows(factors.defined() ? x * factors.unsqueeze(2) : x, counts, o.mode);
-    }
+    const auto scaled = [&](const Tensor& x) {
+      if (!factors.defined()) return x;
+      // Rows that do not count give their factors no gradient, be they infinite.
+      return (o.padding_idx ? where(counts.unsqueeze(-1), x, 0) : x) * factors.unsqueeze(-1);
+    };
+    if (in_rows) return reduce_rows(scaled(look_up(flat)), counts, o.mode);
     Tensor first = ops::checked_index(offsets, weight, kBag);
     if (o.include_last_offset) first = first.slice(0, 0, first.size(0) - 1);
     if (first.size(0) == 0)
@@ -113,8 +115,7 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
       const Rows padded = padded_rows(flat, first, counts);
       return reduce_rows(look_up(padded.indices), padded.counts, o.mode);
     }
-    const Tensor x = look_up(flat);
-    return reduce_runs(factors.defined() ? x * factors.unsqueeze(1) : x, counts, first, o.mode);
+    return reduce_runs(scaled(look_up(flat)), counts, first, o.mode);
   });
 }
 

@@ -255,6 +255,13 @@ TEST_CASE("bags of nothing are 0, and padding does not count") {
                                      {.mode = mode, .padding_idx = -1});
     check_close(out, {0, 0, 0, 0, 3, 4});
   }
+  const Tensor lost = tensor({{1., 2.}, {INFINITY, NAN}});
+  const Tensor factors = ones({1, 2}).set_requires_grad();
+  embedding_bag(tensor({{0, 1}}), lost, {},
+                {.mode = BagMode::sum, .per_sample_weights = factors, .padding_idx = 1})
+      .sum()
+      .backward();
+  check_close(factors.grad(), {3, 0});
   CHECK(embedding_bag(zeros({0, 3}, kInt64), weight).shape() == Shape{0, 2});
   check_close(embedding_bag(zeros({1, 0}, kInt64), weight), {0, 0});
 }
