@@ -23,7 +23,7 @@ block_diag cartesian_prod meshgrid combinations diag diag_embed repeat_interleav
 repeat_interleave_tensor pixel_shuffle pixel_unshuffle channel_shuffle im2col matmul outer kron
 cross
 """.split()
-TRANSFORM = 4 * SUM  # long sums, of prime lengths by way of convolutions
+TRANSFORM = 32 * SUM  # sums of a thousand numbers that cancel, by way of convolutions
 NORMS = [None, None, "backward", "forward", "ortho"]
 
 
