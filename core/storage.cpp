@@ -10,12 +10,17 @@
 #include "ferrite/core/deferred.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/storage_part.h"
+#include "ferrite/core/tracing.h"
 
 namespace ferrite {
 
 namespace {
 
 std::mutex creation;  // protects the creation of extra_ in all storages
+
+void report(const Storage& storage) {
+  if (tracing::on()) tracing::detail::recorder->allocated(storage);
+}
 
 /// The deleter of a storage part.
 struct KeepWhole {
@@ -45,6 +50,7 @@ struct Storage::Extra {
 
 IntrusivePtr<Storage> Storage::allocate(std::size_t bytes, const Device& device) {
   IntrusivePtr<Storage> storage(new Storage(device, bytes));
+  report(*storage);
   if (bytes > 0) {
     storage->allocator_ = &allocator(device);
     storage->block_ = storage->allocator_->allocate(bytes, current_stream(device));
@@ -54,6 +60,7 @@ IntrusivePtr<Storage> Storage::allocate(std::size_t bytes, const Device& device)
 
 IntrusivePtr<Storage> Storage::allocate_pinned(std::size_t bytes) {
   IntrusivePtr<Storage> storage(new Storage(Device(), bytes));
+  report(*storage);
   storage->allocator_ = &pinned_allocator();
   if (bytes > 0) storage->block_ = storage->allocator_->allocate(bytes, Stream());
   return storage;
@@ -66,6 +73,7 @@ bool Storage::is_pinned() const {
 IntrusivePtr<Storage> Storage::wrap(void* data, std::size_t bytes, const Device& device,
                                     std::function<void()> deleter) {
   IntrusivePtr<Storage> storage(new Storage(device, bytes));
+  report(*storage);
   storage->block_.data = data;
   storage->extra_ = new Extra{.deleter = std::move(deleter), .mutex = {}, .also_used_by = {}};
   return storage;

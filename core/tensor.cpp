@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ferrite/core/host_copy.h"
+#include "ferrite/core/tracing.h"
 
 namespace ferrite {
 
@@ -194,6 +195,7 @@ void Tensor::set_data(const Tensor& source) const {
 Scalar Tensor::item_scalar() const {
   FERRITE_CHECK(defined() && numel() == 1, ShapeError, "item",
                 "needs a tensor of exactly one element, got {}", describe());
+  if (tracing::on()) tracing::detail::recorder->read("item", *this);
   const Tensor host = detail::readable_on_host(*this, "item");
   if (dtype() == kComplex64) return *host.data<std::complex<float>>();
   if (dtype() == kComplex128) return *host.data<std::complex<double>>();
@@ -208,6 +210,7 @@ Scalar Tensor::item_scalar() const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   FERRITE_CHECK(defined(), ValueError, "to_vector", "the tensor is undefined");
+  if (tracing::on()) tracing::detail::recorder->read("to_vector", *this);
   const Tensor host = detail::readable_on_host(*this, "to_vector");
   std::vector<T> values;
   values.reserve(static_cast<std::size_t>(numel()));

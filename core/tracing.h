@@ -39,9 +39,14 @@ class Recorder {
                             std::span<const Attribute> attributes) = 0;
   /// Op `number` has these results. If its name ends in _, they are its first input, changed.
   virtual void end(std::size_t number, std::span<const Tensor> outputs) = 0;
-  /// A function of ops/ on tensors runs that reports itself only through the ops within it, if at
-  /// all.
-  virtual void unreported(const char* name) = 0;
+  /// A function of ops/ runs, until left(), that reports itself only through the ops within it, if
+  /// at all.
+  virtual void entered(const char* name, std::span<const Tensor* const> inputs) = 0;
+  virtual void left() noexcept = 0;
+  /// The program reads values of `tensor` on the host, by the function `name`.
+  virtual void read(const char* name, const Tensor& tensor) = 0;
+  /// This memory is new.
+  virtual void allocated(const Storage& storage) = 0;
 };
 
 namespace detail {

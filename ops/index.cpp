@@ -215,6 +215,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 }
 
 Tensor nonzero(const Tensor& x) {
+  if (tracing::on()) return tracing::op("nonzero", {x}, {}, [&] { return nonzero(x); });
   const profiler::OpRange range("nonzero", x);
   FERRITE_CHECK(x.defined(), ValueError, "nonzero", "the tensor is undefined");
   if (x.is_complex()) return nonzero(ne(x, 0));
@@ -240,6 +241,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 // ---- one_hot, embedding
 
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
+  if (tracing::on())
+    return tracing::op("one_hot", {classes}, {{"num_classes", num_classes}},
+                       [&] { return one_hot(classes, num_classes); });
   const profiler::OpRange range("one_hot", classes);
   const Tensor ids = checked_index(classes, classes, "one_hot");
   if (num_classes < 0) {

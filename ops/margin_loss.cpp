@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/kernels/check_range.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -166,6 +167,9 @@ Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& pos
 
 Tensor ops::checked_classes(const Tensor& target, const Tensor& input, std::int64_t classes,
                             const char* op) {
+  if (tracing::on())  // which they are, but for errors
+    return tracing::op("to", {target}, {},
+                       [&] { return checked_classes(target, input, classes, op); });
   const Tensor index = checked_index(target, input, op);
   // The values of a range at the indices are the indices, once each is known to be one.
   const Tensor range = arange(classes, {.dtype = kInt64, .device = input.device()});

@@ -225,6 +225,7 @@ Tensor floor_divide(const Tensor& a, Scalar b) {
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("remainder", {a, b}, {}, [&] { return remainder(a, b); });
   const profiler::OpRange range("remainder", a, b);
   const Operands o = promote_and_compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a, b))
@@ -237,6 +238,8 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   return o.out;
 }
 Tensor remainder(const Tensor& a, Scalar b) {
+  if (tracing::on())
+    return tracing::op("remainder", {a}, {{"scalar", b}}, [&] { return remainder(a, b); });
   const profiler::OpRange range("remainder", a);
   Tensor out = promote_and_compute(BinaryOp::remainder, a, b, "remainder");
   if (recording(a)) record(out, "remainder", {a}, [](const Tensor& grad, Needs) { return grad; });
@@ -244,6 +247,7 @@ Tensor remainder(const Tensor& a, Scalar b) {
 }
 
 Tensor fmod(const Tensor& a, const Tensor& b) {
+  if (tracing::on()) return tracing::op("fmod", {a, b}, {}, [&] { return fmod(a, b); });
   const profiler::OpRange range("fmod", a, b);
   const Operands o = promote_and_compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a, b))
@@ -256,6 +260,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
   return o.out;
 }
 Tensor fmod(const Tensor& a, Scalar b) {
+  if (tracing::on()) return tracing::op("fmod", {a}, {{"scalar", b}}, [&] { return fmod(a, b); });
   const profiler::OpRange range("fmod", a);
   Tensor out = promote_and_compute(BinaryOp::fmod, a, b, "fmod");
   if (recording(a)) record(out, "fmod", {a}, [](const Tensor& grad, Needs) { return grad; });

@@ -6,9 +6,11 @@
 #include "ferrite/core/tensor_index.h"
 
 #include <algorithm>
+#include <concepts>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/index.h"
 #include "ferrite/ops/arithmetic.h"
@@ -187,10 +189,10 @@ Rows::Rows(const IndexedPart& part, const char* op) {
 
   for (const int d : with) {
     const Tensor& at = part.at[static_cast<std::size_t>(d)];
-    const Tensor wide = at.expand(positions);
+    const Tensor wide = at.shape() == positions ? at : at.expand(positions);
     index = index.defined() ? index * base.shape()[d] + wide : wide;
   }
-  index = index.reshape({positions.numel()});
+  if (index.dim() != 1) index = index.reshape({positions.numel()});
 }
 
 /// check_positions for each dimension that has positions.
@@ -210,15 +212,16 @@ Tensor put_back(const Tensor& x, const Shape& order) {
 Tensor read(const IndexedPart& part) {
   const Rows rows(part, "index");
   if (rows.single >= 0) {
-    const Tensor found = ops::index_select(part.base, rows.single, rows.index, "index");
+    const Tensor found = tracing::on()
+                             ? part.base.index_select(rows.single, rows.index)
+                             : ops::index_select(part.base, rows.single, rows.index, "index");
     return rows.positions.size() == 1 ? found : found.reshape(rows.result);
   }
   check_all_positions(part, "index");
   Shape shape = rows.positions;
   for (const std::int64_t size : rows.rest) shape.push_back(size);
-  const Tensor found =
-      rows.in_front(part.base).reshape(rows.flat).index_select(0, rows.index).reshape(shape);
-  return put_back(found, rows.result_order);
+  const Tensor found = rows.in_front(part.base).reshape(rows.flat).index_select(0, rows.index);
+  return put_back(found.shape() == shape ? found : found.reshape(shape), rows.result_order);
 }
 
 /// `values` as a source for `rows`: [number of positions, rest...].
@@ -297,10 +300,21 @@ void put(const IndexedPart& part, Scalar value) {
   }
 }
 
+/// The range of an op of these tensors. Who records a computation learns the positions, too.
+template <std::same_as<Tensor>... Tensors>
+profiler::OpRange range_of(const char* op, std::span<const TensorIndex> indices,
+                           const Tensors&... tensors) {
+  if (!tracing::on()) return profiler::OpRange(op, tensors...);
+  std::vector<Tensor> inputs{tensors...};
+  for (const TensorIndex& i : indices)
+    if (const auto* const t = std::get_if<Tensor>(&i.value())) inputs.push_back(*t);
+  return {op, std::span<const Tensor>(inputs)};
+}
+
 }  // namespace
 
 TensorView Tensor::index(std::span<const TensorIndex> indices) const {
-  const profiler::OpRange range("index", *this);
+  const profiler::OpRange range = range_of("index", indices, *this);
   IndexedPart part = Resolver(*this, indices, "index").result();
   if (part.is_view()) return {part.base, nullptr};
   part.mask = single_mask(indices);
@@ -310,13 +324,13 @@ TensorView Tensor::index(std::span<const TensorIndex> indices) const {
 
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, const Tensor& values,
                                  bool accumulate) const {
-  const profiler::OpRange range("index_put_", *this, values);
+  const profiler::OpRange range = range_of("index_put_", indices, *this, values);
   put(Resolver(*this, indices, "index_put_").result(), values, accumulate);
   return *this;
 }
 
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, Scalar value) const {
-  const profiler::OpRange range("index_put_", *this);
+  const profiler::OpRange range = range_of("index_put_", indices, *this);
   FERRITE_CHECK(defined(), ValueError, "index_put_", "the tensor is undefined");
   if (const Tensor mask = single_mask(indices); mask.defined()) {
     check_mask(mask, *this, 0, "index_put_");

@@ -29,19 +29,20 @@ const char* intern(std::string_view text) {
 
 namespace {
 
-/// Opens a range; null if it is not recorded.
-ThreadState* open(Kind kind, const char* name) {
+/// Opens a range; null if it is not recorded. The end of one that is `traced` is reported.
+ThreadState* open(Kind kind, const char* name, bool traced = false) {
   ThreadState* thread = state();
   if (!thread) return nullptr;
   const std::uint32_t wanted = flags.hooks.load(std::memory_order_relaxed);
   const std::uint32_t needed = kind == Kind::module ? kModules : kRanges;
   Log* log = (wanted & needed) != 0 ? thread->current_log() : nullptr;
   const bool nvtx = (wanted & kNvtx) != 0 && kind != Kind::kernel;
-  if (!log && !nvtx) return nullptr;
+  if (!log && !nvtx && !traced) return nullptr;
   ThreadState::Frame frame{};
   frame.name = name;
   frame.kind = kind;
   frame.nvtx = nvtx;
+  frame.traced = traced;
   if (log) {
     frame.recorded = true;
     frame.session = thread->session->id;
@@ -89,8 +90,11 @@ void note_shapes(ThreadState* thread, const Inputs& inputs, const Address& addre
   frame.shapes = log.shapes.size();
 }
 
-void note_unreported(const char* name, std::size_t inputs) {
-  if (inputs > 0 && tracing::detail::recorder) tracing::detail::recorder->unreported(name);
+/// Tells who listens of an op; gives whether anybody does.
+bool note_entered(const char* name, std::span<const Tensor* const> inputs) {
+  tracing::Recorder* const recorder = tracing::detail::recorder;
+  if (recorder) recorder->entered(name, inputs);
+  return recorder != nullptr;
 }
 
 }  // namespace
@@ -109,15 +113,20 @@ ThreadState* begin_user(std::string_view name) {
 }
 
 ThreadState* begin_op(const char* name, std::initializer_list<const Tensor*> inputs) {
-  note_unreported(name, inputs.size());
-  ThreadState* thread = open(Kind::op, name);
+  const bool traced = note_entered(name, std::span(inputs.begin(), inputs.size()));
+  ThreadState* thread = open(Kind::op, name, traced);
   if (thread) note_shapes(thread, inputs, [](const Tensor* t) { return t; });
   return start(thread);
 }
 
 ThreadState* begin_op(const char* name, std::span<const Tensor> inputs) {
-  note_unreported(name, inputs.size());
-  ThreadState* thread = open(Kind::op, name);
+  bool traced = false;
+  if (tracing::detail::recorder) {
+    std::vector<const Tensor*> addresses;
+    for (const Tensor& t : inputs) addresses.push_back(&t);
+    traced = note_entered(name, addresses);
+  }
+  ThreadState* thread = open(Kind::op, name, traced);
   if (thread) note_shapes(thread, inputs, [](const Tensor& t) { return &t; });
   return start(thread);
 }
@@ -154,6 +163,7 @@ void end(ThreadState* thread) noexcept {
   const ThreadState::Frame frame = thread->frames.back();
   thread->frames.pop_back();
   if (frame.nvtx) ferrite::cuda::detail::pop_range();
+  if (frame.traced && tracing::detail::recorder) tracing::detail::recorder->left();
   if (!frame.recorded || !thread->session || thread->session->id != frame.session) return;
   ThreadState::Frame* parent = nullptr;
   if (!thread->frames.empty() && thread->frames.back().recorded &&

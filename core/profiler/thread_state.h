@@ -25,7 +25,7 @@ struct ThreadState {
     std::int64_t host_bytes, device_bytes;
     std::uint32_t id, shapes;
     Kind kind;
-    bool nvtx, recorded;
+    bool nvtx, recorded, traced;
   };
 
   std::shared_ptr<Session> session;  // the session that `log` belongs to

@@ -88,6 +88,7 @@ void describe(pb::ValueInfoProto& info, const std::string& name, const Variable&
   info.set_name(name);
   auto& type = *info.mutable_type()->mutable_tensor_type();
   type.set_elem_type(data::onnx_dtype(variable.dtype()));
+  if (variable.has_open_shape) return;
   auto& shape = *type.mutable_shape();
   for (const Size& size : variable.shape) {
     auto& dim = *shape.add_dim();
@@ -98,6 +99,20 @@ void describe(pb::ValueInfoProto& info, const std::string& name, const Variable&
     else
       dim.set_dim_param(fmt::format("{}*batch{:+}", size.per_row, size.fixed));
   }
+}
+
+/// Whether what is written for this op has no shape of an input in it.
+bool writes_open_shapes(std::string_view op) {
+  static constexpr std::string_view kOps[] = {
+      "add",         "sub",         "rsub",      "mul",          "div",         "rdiv",
+      "pow",         "rpow",        "maximum",   "minimum",      "eq",          "ne",
+      "lt",          "le",          "gt",        "ge",           "logical_and", "logical_or",
+      "logical_xor", "logical_not", "isnan",     "where",        "masked_fill", "clamp",
+      "to",          "clone",       "select",    "index_select", "embedding",   "one_hot",
+      "remainder",   "fmod",        "transpose", "permute",      "unsqueeze",   "sum",
+      "mean",        "amax",        "amin",      "any",          "all",         "argmax",
+      "argmin",      "cumsum",      "softmax",   "log_softmax"};
+  return std::ranges::find(kOps, op) != std::end(kOps);
 }
 
 /// Writes a recording as a graph.
@@ -201,6 +216,11 @@ class Writer {
     graph_.enter(op.path);
     const Exporter exporter = find_exporter(op.has("function") ? "unary" : op.op);
     if (!exporter) op.refuse("it has no equivalent in ONNX, or none that is written");
+    const bool open = std::ranges::any_of(op.inputs, [&](int v) {
+      return v != kNone && recording_.variables[static_cast<std::size_t>(v)].has_open_shape;
+    });
+    if (open && !op.has("function") && !writes_open_shapes(op.op))
+      op.refuse("the shape of its input depends on values of the network's input");
     Exported e{graph_, op, recording_.variables, {}, std::vector<std::string>(op.outputs.size())};
     for (const int v : inputs_by_name(op)) e.inputs.push_back(v == kNone ? "" : name_of(v));
     e.inputs.resize(op.inputs.size());

@@ -204,6 +204,24 @@ void export_arithmetic(Exported& e) {
   e.give(e.graph.node(Type, {a, b}));
 }
 
+/// The rest of a division, with the sign of the dividend.
+void export_fmod(Exported& e) {
+  const auto [a, b] = operands(e, e.output().dtype());
+  e.give(e.graph.node("Mod", {a, b}, {{"fmod", std::int64_t{1}}}));
+}
+
+/// With the sign of the divisor.
+void export_remainder(Exported& e) {
+  const DType dtype = e.output().dtype();
+  const auto [a, b] = operands(e, dtype);
+  if (!is_floating(dtype)) return e.give(e.graph.node("Mod", {a, b}));
+  const std::string rest = e.graph.node("Mod", {a, b}, {{"fmod", std::int64_t{1}}});
+  const std::string signs =
+      e.graph.node("Mul", {e.graph.node("Sign", {rest}), e.graph.node("Sign", {b})});
+  e.give(e.graph.node("Where", {e.graph.node("Less", {signs, e.graph.scalar(0, dtype)}),
+                                e.graph.node("Add", {rest, b}), rest}));
+}
+
 template <const char* const& Type, bool Negated = false>
 void export_comparison(Exported& e) {
   const DType dtype = e.has(1) ? ops::result_type(e.input(0).tensor, e.input(1).tensor)
@@ -268,6 +286,8 @@ const ExporterTable& elementwise_exporters() {
       {"rpow", export_arithmetic<kPow, true>},
       {"maximum", export_arithmetic<kMax>},
       {"minimum", export_arithmetic<kMin>},
+      {"remainder", export_remainder},
+      {"fmod", export_fmod},
       {"eq", export_comparison<kEqual>},
       {"ne", export_comparison<kEqual, true>},
       {"lt", export_comparison<kLess>},

@@ -174,6 +174,18 @@ void export_triangle(Exported& e) {
 void export_index_select(Exported& e) {
   e.give(e.graph.node("Gather", {e.inputs[0], e.inputs[1]}, {{"axis", e.op.integer("dim")}}));
 }
+void export_nonzero(Exported& e) {
+  if (e.input(0).dim() == 0) e.op.refuse("it is of a tensor of no dimensions");
+  const std::string positions = e.graph.node("NonZero", {e.as(0, kBool)});
+  e.give(e.graph.node("Transpose", {positions}, {{"perm", std::vector<std::int64_t>{1, 0}}}));
+}
+void export_one_hot(Exported& e) {
+  const std::int64_t classes = e.op.integer("num_classes");
+  if (classes < 0)
+    e.op.refuse("num_classes is not given, so that the shape depends on values of the input");
+  e.give(e.graph.node(
+      "OneHot", {e.as(0, kInt64), e.graph.scalar(classes, kInt64), e.graph.integers({0, 1})}));
+}
 void export_gather(Exported& e) {
   const auto dim = static_cast<std::size_t>(normalized(e, e.op.integer("dim")));
   for (std::size_t d = 0; d < e.input(0).shape.size(); ++d)
@@ -197,6 +209,7 @@ const ExporterTable& shape_exporters() {
       {"roll", export_roll},           {"pad", export_pad},
       {"tril", export_triangle},       {"triu", export_triangle},
       {"gather", export_gather},       {"index_select", export_index_select},
+      {"nonzero", export_nonzero},     {"one_hot", export_one_hot},
   };
   return table;
 }

@@ -143,6 +143,26 @@ Results run_gather_elements(const Call& c) {
   return {gather(c[0], axis, from_front(c[1].to(kInt64).to(c[0].device()), c[0].size(axis)))};
 }
 
+Results run_nonzero(const Call& c) {
+  if (c[0].dim() == 0) c.node.refuse("it is of a tensor of no dimensions");
+  return {nonzero(c[0]).transpose(0, 1)};
+}
+
+Results run_one_hot(const Call& c) {
+  const std::int64_t depth = c[1].item<std::int64_t>();
+  if (depth < 1 || c[2].numel() != 2) c.node.refuse("expected a depth above 0, and two values");
+  const Tensor index = from_front(c[0].to(kInt64), depth);
+  const int axis = normalize_dim(c.integer("axis", -1), index.dim() + 1, "OneHot");
+  List sizes(index.shape().begin(), index.shape().end()), along(sizes.size() + 1, 1);
+  sizes.insert(sizes.begin() + axis, depth);
+  along[static_cast<std::size_t>(axis)] = depth;
+  checked_shape(c, sizes);
+  const Tensor classes =
+      arange(0, depth, 1, {.dtype = kInt64, .device = index.device()}).reshape(Shape(along));
+  const Tensor values = c[2].to(index.device());
+  return {where(eq(index.unsqueeze(axis), classes), values.select(0, 1), values.select(0, 0))};
+}
+
 Results run_split(const Call& c) {
   const int axis = c.dim(c.integer("axis", 0));
   const std::int64_t size = c[0].size(axis),
@@ -292,6 +312,8 @@ const KernelTable& shape_kernels() {
       {"Slice", {3, 5, 1, {}, run_slice}},
       {"Gather", {2, 2, 1, {"axis"}, run_gather}},
       {"GatherElements", {2, 2, 1, {"axis"}, run_gather_elements}},
+      {"NonZero", {1, 1, 1, {}, run_nonzero}},
+      {"OneHot", {3, 3, 1, {"axis"}, run_one_hot}},
       {"Split", {1, 2, 1 << 16, {"axis", "num_outputs"}, run_split}},
       {"Concat", {1, 1 << 20, 1, {"axis"}, run_concat}},
       {"Expand", {2, 2, 1, {}, run_expand}},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <ranges>
 #include <unordered_map>
 
 #include "ferrite/autograd/autocast.h"
@@ -44,6 +45,12 @@ class Tape : public tracing::Recorder {
     std::uint64_t hash;
     bool known;  // an input, or the result of an op
     int first_use = 0;
+    bool depends = false;  // on the input
+    std::string maker;     // the op that made it of what does, and did not report it
+    // The function that reads what depends on it within which an op made this of other things: it
+    // may have written into it.
+    std::size_t made_in = 0;
+    std::string made_by;
   };
   struct Event {
     std::string op, path;
@@ -56,7 +63,7 @@ class Tape : public tracing::Recorder {
   };
 
   explicit Tape(const std::vector<Tensor>& inputs) {
-    for (const Tensor& t : inputs) add(t, true, 0);
+    for (const Tensor& t : inputs) add(t, true, 0, true);
   }
 
   std::size_t begin(const char* name, std::span<const Tensor> inputs,
@@ -71,6 +78,9 @@ class Tape : public tracing::Recorder {
     Event& event = events[number];
     const bool in_place = event.op.ends_with('_');
     if (in_place) event.op.pop_back();
+    const bool depends = std::ranges::any_of(event.inputs, [&](int v) {
+      return v != kNone && values[static_cast<std::size_t>(v)].depends;
+    });
     for (const Tensor& t : outputs) {
       // An op that had nothing to do returned its input.
       const auto known = t.defined() ? numbers_.find(t.impl()) : numbers_.end();
@@ -78,27 +88,70 @@ class Tape : public tracing::Recorder {
           std::ranges::find(event.inputs, known->second) != event.inputs.end())
         event.outputs.push_back(known->second);
       else
-        event.outputs.push_back(t.defined() ? add(t, true, number) : kNone);
+        event.outputs.push_back(t.defined() ? add(t, true, number, depends) : kNone);
     }
   }
 
-  void unreported(const char* name) override { others.push_back({name, path(), events.size()}); }
+  void entered(const char* name, std::span<const Tensor* const> inputs) override {
+    if (!inputs.empty()) others.push_back({name, path(), events.size()});
+    Range range{.name = name, .path = path(), .serial = ++entered_, .depends = false, .inputs = {}};
+    // zeros_like(x) and the like read the shape alone.
+    const bool reads = !range.name.ends_with("_like");
+    for (const Tensor* const t : inputs) {
+      if (!t->defined()) continue;
+      range.inputs.emplace_back(*t, t->storage()->version());
+      range.depends = range.depends || (reads && depends(*t));
+    }
+    ranges_.push_back(std::move(range));
+  }
+
+  void left() noexcept override {
+    const Range& range = ranges_.back();
+    if (range.depends)
+      for (const auto& [t, version] : range.inputs)
+        if (t.storage()->version() != version) makers_[t.storage().get()] = range.described();
+    ranges_.pop_back();
+  }
+
+  void read(const char* name, const Tensor& t) override {
+    if (!reader.empty() || !depends(t)) return;
+    reader = ranges_.empty() ? fmt::format("{}() {}", name, in_module(path()))
+                             : ranges_.back().described();
+  }
+
+  void allocated(const Storage& storage) override {
+    if (!ranges_.empty() && ranges_.back().depends)
+      makers_[&storage] = ranges_.back().described();
+    else
+      makers_.erase(&storage);
+  }
 
   /// The number of what is now in `t`.
   int use(const Tensor& t, const std::string& by) {
-    const auto found = numbers_.find(t.impl());
-    if (found == numbers_.end()) return add(t, false, events.size());
-    const Value& value = values[static_cast<std::size_t>(found->second)];
-    FERRITE_CHECK(value.version == t.storage()->version(), ValueError, kSaveOp,
-                  "{} {} reads a {} that was changed in place through another tensor of the same "
-                  "memory, which cannot be exported",
-                  by, in_module(path()), t.describe());
-    // Kernels that ops call on their own results do not count as changes in place.
-    FERRITE_CHECK(value.hash == fingerprint(t), ValueError, kSaveOp,
-                  "{} {} reads a {} that was written by something that is not known; {} cannot be "
-                  "exported",
-                  by, in_module(path()), t.describe(), last_entered());
-    return found->second;
+    const auto found = number_of(t);
+    if (!found) return add(t, false, events.size(), depends(t));
+    const Value& value = values[static_cast<std::size_t>(*found)];
+    const auto written = makers_.find(t.storage().get());
+    const std::string within =
+        ranges_.empty() ? fmt::format("{} {}", by, in_module(path())) : ranges_.front().described();
+    const bool left = value.made_in != 0 &&
+                      std::ranges::find(ranges_, value.made_in, &Range::serial) == ranges_.end();
+    if (left)
+      refuse(
+          "{} cannot be exported: it does not report what it makes of the network's input, a {} "
+          "that {} reads",
+          value.made_by, t.describe(), by);
+    else if (value.version != t.storage()->version())
+      refuse(
+          "{} cannot be exported: {} reads a {} that was changed in place through another tensor "
+          "of the same memory",
+          written != makers_.end() ? written->second : within, by, t.describe());
+    else if (value.hash != fingerprint(t))  // kernels that ops call do not count as changes
+      refuse(
+          "{} cannot be exported: {} reads a {} that was written by something that is not known, "
+          "after {}",
+          within, by, t.describe(), last_entered());
+    return *found;
   }
 
   /// The last function of ops/ that began without reporting itself.
@@ -119,21 +172,80 @@ class Tape : public tracing::Recorder {
   std::vector<Value> values;
   std::vector<Event> events;
   std::vector<Unreported> others;
+  std::string reader;   // of values on the host that depend on the input
+  std::string refusal;  // why this cannot be exported, once that is known
 
  private:
+  template <class... Args>
+  void refuse(fmt::format_string<Args...> format, Args&&... args) {
+    if (refusal.empty()) refusal = fmt::format(format, std::forward<Args>(args)...);
+  }
+
+  /// A function of ops/ that runs.
+  struct Range {
+    std::string_view name;
+    std::string path;
+    std::size_t serial;
+    bool depends;                                          // on the network's input
+    std::vector<std::pair<Tensor, std::uint32_t>> inputs;  // with their versions before
+
+    std::string described() const { return fmt::format("{} {}", name, in_module(path)); }
+  };
+
   static std::string path() {
     const char* const path = autograd::detail::module_path;
     return path ? path : "";
   }
 
-  int add(const Tensor& t, bool known, std::size_t event) {
+  int add(const Tensor& t, bool known, std::size_t event, bool depends) {
     const int number = static_cast<int>(values.size());
-    values.push_back({t, t.storage()->version(), fingerprint(t), known, static_cast<int>(event)});
+    const auto made = makers_.find(t.storage().get());
+    values.push_back({.tensor = t,
+                      .version = t.storage()->version(),
+                      .hash = fingerprint(t),
+                      .known = known,
+                      .first_use = static_cast<int>(event),
+                      .depends = depends,
+                      .maker = known || made == makers_.end() ? "" : made->second});
     numbers_[t.impl()] = number;
+    for (auto range = ranges_.rbegin(); known && !depends && range != ranges_.rend(); ++range)
+      if (range->depends) {
+        values.back().made_in = range->serial;
+        values.back().made_by = range->described();
+        break;
+      }
+    if (depends) in_memory_[t.storage().get()].push_back(number);
     return number;
   }
 
+  /// Of a tensor that was recorded, or of another handle of its memory as detach() gives it.
+  std::optional<int> number_of(const Tensor& t) const {
+    if (const auto found = numbers_.find(t.impl()); found != numbers_.end()) return found->second;
+    const auto in_memory = in_memory_.find(t.storage().get());
+    if (in_memory == in_memory_.end()) return {};
+    for (const int number : in_memory->second | std::views::reverse) {
+      const Tensor& other = values[static_cast<std::size_t>(number)].tensor;
+      if (t.shape() == other.shape() && t.strides() == other.strides() &&
+          t.data_ptr() == other.data_ptr() && t.dtype() == other.dtype())
+        return number;
+    }
+    return {};
+  }
+
+  /// Whether its values depend on the input, as far as ops have told.
+  bool depends(const Tensor& t) const {
+    if (const auto found = numbers_.find(t.impl()); found != numbers_.end())
+      return values[static_cast<std::size_t>(found->second)].depends;
+    return in_memory_.contains(t.storage().get()) || makers_.contains(t.storage().get());
+  }
+
   std::unordered_map<const TensorImpl*, int> numbers_;  // values keep the tensors alive
+  // The values in each memory that depend on the input.
+  std::unordered_map<const Storage*, std::vector<int>> in_memory_;
+  // What ops that do not report themselves wrote of what depends on it.
+  std::unordered_map<const Storage*, std::string> makers_;
+  std::vector<Range> ranges_;
+  std::size_t entered_ = 0;
 };
 
 /// Whether the bytes of two tensors are equal.
@@ -194,6 +306,7 @@ class Comparison {
       : tapes_(tapes), batches_(batches) {
     for (const auto& [name, tensor] : model.named_parameters()) names_[tensor.impl()] = name;
     for (const auto& [name, tensor] : model.named_buffers()) names_[tensor.impl()] = name;
+    find_open_shapes();
   }
 
   void check_same_program() const {
@@ -235,7 +348,18 @@ class Comparison {
       FERRITE_CHECK(t.dim() == all[0].dim() && t.dtype() == all[0].dtype(), ValueError, kSaveOp,
                     "a tensor that {} reads is {} for the example, and {} for other inputs",
                     reader(), all[0].describe(), t.describe());
-    for (int d = 0; d < value.tensor.dim(); ++d) {
+    if (!value.known && value.depends)
+      fail<ValueError>(
+          kSaveOp,
+          "{} cannot be exported: it does not report what it makes of the network's input, a {} "
+          "that {} reads",
+          value.maker.empty() ? tapes_[0].suspect(static_cast<std::size_t>(value.first_use))
+                              : value.maker,
+          value.tensor.describe(), reader());
+    out.has_open_shape = open_[number];
+    if (out.has_open_shape)
+      for (const std::int64_t size : value.tensor.shape()) out.shape.push_back({0, size});
+    for (int d = 0; !out.has_open_shape && d < value.tensor.dim(); ++d) {
       std::vector<std::int64_t> sizes;
       for (const Tensor& t : all) sizes.push_back(t.size(d));
       const auto size = size_of(sizes, batches_);
@@ -289,9 +413,25 @@ class Comparison {
   }
 
  private:
+  /// Shapes depend on values where they are those of nonzero(), or of what is made of it.
+  void find_open_shapes() {
+    const Tape& tape = tapes_[0];
+    open_.assign(tape.values.size(), false);
+    for (const Tape::Event& event : tape.events) {
+      bool open = event.op == "nonzero";
+      for (const int v : event.inputs)
+        open = open || (v != kNone && open_[static_cast<std::size_t>(v)]);
+      for (const int v : event.outputs)
+        if (v != kNone && tape.values[static_cast<std::size_t>(v)].depends &&
+            std::ranges::find(event.inputs, v) == event.inputs.end())
+          open_[static_cast<std::size_t>(v)] = open;
+    }
+  }
+
   const std::vector<Tape>& tapes_;
   const std::vector<std::int64_t>& batches_;
   std::map<const TensorImpl*, std::string> names_;
+  std::vector<bool> open_;  // by value
 };
 
 }  // namespace
@@ -394,6 +534,11 @@ Recording record(nn::Module& model, const Forward& forward,
     }
     outputs.emplace_back();
     for (const Tensor& t : results) outputs.back().push_back(tape.use(t, "the output"));
+    FERRITE_CHECK(tape.reader.empty(), ValueError, kSaveOp,
+                  "{} cannot be exported: it reads values that depend on the network's input on "
+                  "the host, and what the program does with them is not recorded",
+                  tape.reader);
+    FERRITE_CHECK(tape.refusal.empty(), ValueError, kSaveOp, "{}", tape.refusal);
   }
   Recording out;
   out.batches = batches;

@@ -30,6 +30,9 @@ struct Variable {
   std::string name;  ///< of inputs and parameters
   Sizes shape;
   Tensor tensor;  ///< its values with the example; of results too
+  /// Whether the shape depends on values of the input, as that of nonzero(); `shape` is then that
+  /// with the example.
+  bool has_open_shape = false;
   int dim() const { return static_cast<int>(shape.size()); }
   DType dtype() const { return tensor.dtype(); }
   bool is_constant() const { return kind == Kind::constant || kind == Kind::parameter; }

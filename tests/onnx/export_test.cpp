@@ -285,7 +285,14 @@ class Ops : public nn::Cloneable<Ops> {
             where(all(x > -1), x, all(x, 1, true).to(kFloat32)),
             maximum(x, 1 - x),
             x.split(std::vector<std::int64_t>{1, 5}, 2)[1],
-            rms_norm(x, {6})};
+            rms_norm(x, {6}),
+            one_hot(index, 6),
+            x % 0.7 + remainder(x, -0.3) + fmod(x, 0.7),
+            index % -4 + fmod(index, 4),
+            nonzero(x > 0),
+            masked_select(x, x > 0.5),
+            x.index({x.select(1, 0) > 0}),
+            where(x.detach() > 0, x, 0)};
   }
 };
 
