@@ -88,10 +88,10 @@ void describe(pb::ValueInfoProto& info, const std::string& name, const Variable&
   info.set_name(name);
   auto& type = *info.mutable_type()->mutable_tensor_type();
   type.set_elem_type(data::onnx_dtype(variable.dtype()));
-  if (variable.has_open_shape) return;
   auto& shape = *type.mutable_shape();
   for (const Size& size : variable.shape) {
     auto& dim = *shape.add_dim();
+    if (variable.has_open_shape) continue;
     if (size.is_fixed())
       dim.set_dim_value(size.fixed);
     else if (size == Size{1, 0})

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <ranges>
 #include <unordered_map>
 
 #include "ferrite/autograd/autocast.h"
@@ -223,12 +222,13 @@ class Tape : public tracing::Recorder {
     if (const auto found = numbers_.find(t.impl()); found != numbers_.end()) return found->second;
     const auto in_memory = in_memory_.find(t.storage().get());
     if (in_memory == in_memory_.end()) return {};
-    for (const int number : in_memory->second | std::views::reverse) {
+    const std::vector<int>& all = in_memory->second;
+    const auto same = std::find_if(all.rbegin(), all.rend(), [&](int number) {
       const Tensor& other = values[static_cast<std::size_t>(number)].tensor;
-      if (t.shape() == other.shape() && t.strides() == other.strides() &&
-          t.data_ptr() == other.data_ptr() && t.dtype() == other.dtype())
-        return number;
-    }
+      return t.shape() == other.shape() && t.strides() == other.strides() &&
+             t.data_ptr() == other.data_ptr() && t.dtype() == other.dtype();
+    });
+    if (same != all.rend()) return *same;
     return {};
   }
 

@@ -291,7 +291,7 @@ class Ops : public nn::Cloneable<Ops> {
             index % -4 + fmod(index, 4),
             nonzero(x > 0),
             masked_select(x, x > 0.5),
-            x.index({x.select(1, 0) > 0}),
+            x.index({x.select(2, 0) > 0}),
             where(x.detach() > 0, x, 0)};
   }
 };
