@@ -96,7 +96,10 @@ Results identity(const Call& c) { return {c[0]}; }
 
 Results run_dropout(const Call& c) {
   const double p = c.number(1, 0.5);
-  return {c.training ? dropout(c[0], p, true) : c[0]};
+  const bool keeps_all = !c.training;
+  if (c.node.outputs.size() == 1) return {keeps_all ? c[0] : dropout(c[0], p, true)};
+  const Tensor factors = keeps_all ? ones_like(c[0]) : dropout(ones_like(c[0]), p, true);
+  return {keeps_all ? c[0] : c[0] * factors, factors != 0};
 }
 
 Results run_leaky_relu(const Call& c) { return {leaky_relu(c[0], c.real("alpha", 0.01))}; }
@@ -198,7 +201,7 @@ const KernelTable& elementwise_kernels() {
       {"Cast", {1, 1, 1, {"to", "saturate"}, run_cast}},
       {"CastLike", {2, 2, 1, {"saturate"}, cast_like}},
       {"Identity", {1, 1, 1, {}, identity}},
-      {"Dropout", {1, 3, 1, {"seed"}, run_dropout}},
+      {"Dropout", {1, 3, 2, {"seed"}, run_dropout}},
   };
   return table;
 }

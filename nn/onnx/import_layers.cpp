@@ -5,6 +5,7 @@
 #include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/attention.h"
 #include "ferrite/ops/conv.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/matmul.h"
@@ -160,8 +161,34 @@ Results run_einsum(const Call& c) { return {einsum(c.text("equation", ""), c.all
 // ---- Norms
 
 Results run_batch_norm(const Call& c) {
-  if (c.integer("training_mode", 0) != 0) c.node.refuse("training_mode is not read");
-  return {batch_norm(c[0], c[3], c[4], c[1], c[2], {.eps = c.real("epsilon", 1e-5)})};
+  // In files that were exported for training, train() means what it means in PyTorch.
+  const bool by_batch = c.integer("training_mode", 0) != 0 && c.training;
+  const BatchNormFuncOptions options{.training = by_batch,
+                                     .momentum = 1 - c.real("momentum", 0.9),
+                                     .eps = c.real("epsilon", 1e-5)};
+  return {batch_norm(c[0], c[3], c[4], c[1], c[2], options), c[3], c[4]};
+}
+
+/// [batch, length, heads * width] as [batch, heads, length, width].
+Tensor with_heads(const Call& c, std::size_t i, const char* heads) {
+  const Tensor& x = c[i];
+  if (x.dim() == 4) return x;
+  const std::int64_t count = c.integer(heads, 0);
+  if (x.dim() != 3 || count < 1 || x.size(2) % count != 0)
+    c.node.refuse(fmt::format("input {} is {} of {} heads", i, x.describe(), count));
+  return x.reshape({x.size(0), x.size(1), count, x.size(2) / count}).transpose(1, 2);
+}
+
+Results run_attention(const Call& c) {
+  if (c.real("softcap", 0) != 0) c.node.refuse("softcap is not read");
+  const Tensor query = with_heads(c, 0, "q_num_heads"), key = with_heads(c, 1, "kv_num_heads"),
+               value = with_heads(c, 2, "kv_num_heads");
+  ScaledDotProductAttentionOptions options{.attn_mask = c.optional(3),
+                                           .is_causal = c.integer("is_causal", 0) != 0};
+  if (c.given("scale")) options.scale = c.real("scale", 1);
+  options.enable_gqa = query.size(1) != key.size(1);
+  const Tensor y = scaled_dot_product_attention(query, key, value, options);
+  return {c[0].dim() == 4 ? y : y.transpose(1, 2).flatten(2)};
 }
 
 Results run_instance_norm(const Call& c) {
@@ -359,7 +386,13 @@ const KernelTable& layer_kernels() {
       {"MatMul", {2, 2, 1, {}, run_matmul}},
       {"Gemm", {2, 3, 1, {"alpha", "beta", "transA", "transB"}, run_gemm}},
       {"Einsum", {1, 64, 1, {"equation"}, run_einsum}},
-      {"BatchNormalization", {5, 5, 1, {"epsilon", "momentum", "training_mode"}, run_batch_norm}},
+      {"BatchNormalization", {5, 5, 3, {"epsilon", "momentum", "training_mode"}, run_batch_norm}},
+      {"Attention",
+       {3,
+        4,
+        1,
+        {"is_causal", "kv_num_heads", "q_num_heads", "scale", "softcap", "softmax_precision"},
+        run_attention}},
       {"InstanceNormalization", {3, 3, 1, {"epsilon"}, run_instance_norm}},
       {"LayerNormalization", {2, 3, 1, {"axis", "epsilon", "stash_type"}, run_layer_norm}},
       {"RMSNormalization", {2, 2, 1, {"axis", "epsilon", "stash_type"}, run_rms_norm}},

@@ -64,9 +64,9 @@ std::vector<Tensor> tensors_in(Result result) {
 ///
 /// ValueError if the network cannot be written: an op without equivalent, named with the path of
 /// its module; a result that depends on the input in a way that is not recorded (values read by
-/// item(), in-place changes of a part); other ops for other values. The last two are found as far
-/// as the runs differ: a branch that takes the same side in all of them, or a tensor that the
-/// program fills itself and that is the same in all, is written as it was. IoError if the file
+/// item(), in-place changes of a part); other ops for other values. What the program reads through
+/// pointers (data(), accessor()) is not seen: a tensor that it fills from that is found only as far
+/// as the runs differ. IoError if the file
 /// cannot be written. After an error there is no file, or the old one; with external_data the two
 /// files appear one after the other, so that if the second cannot be renamed, or the process ends
 /// between them, the data are new and the model is the old one or none.
@@ -105,7 +105,8 @@ class Graph;
 /// A network from an ONNX file. Its floating initializers are parameters under their names
 /// ("layer1.0.conv1.weight" is `weight` of the submodule `layer1.0.conv1`), and trainable; the
 /// running statistics of batch norms are buffers; single numbers and integers belong to the graph.
-/// Dropout follows train() and eval(); batch norms always use their running statistics.
+/// Dropout follows train() and eval(); batch norms use their running statistics, except under
+/// train() in files that were exported for training.
 class Network : public nn::Module {
  public:
   explicit Network(std::unique_ptr<Graph> graph);

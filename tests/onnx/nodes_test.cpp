@@ -1,6 +1,7 @@
 // Models made node by node: what nodes compute, names, memory, and the device of a thread.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -8,8 +9,11 @@
 #include "ferrite/data/onnx/onnx_file.h"
 #include "ferrite/nn/onnx/onnx.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/attention.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/message.h"
 
@@ -101,6 +105,83 @@ TEST_CASE("CumSum keeps the type") {
   const Tensor y = model.load({"y"})->run({list<std::int32_t>({1, 2, 3})})[0];
   CHECK(y.dtype() == kInt32);
   CHECK(y.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 3, 6});
+}
+
+TEST_CASE("NonZero and OneHot") {
+  Model model;
+  model.input("x", kInt64);
+  model.initializer("depth", from_vector<std::int64_t>({3}, {}));
+  model.initializer("values", list<float>({-1, 2}));
+  set_integer(model.node("OneHot", {"x", "depth", "values"}, "hot"), "axis", 0);
+  model.node("NonZero", {"x"}, "at");
+  const auto network = model.load({"hot", "at"});
+  // Classes beyond the depth have no position, negative ones count from the end.
+  const auto results = network->run({from_vector<std::int64_t>({0, 2, -1, 7}, {2, 2})});
+  CHECK(results[0].shape() == Shape{3, 2, 2});
+  CHECK(results[0].to_vector<float>() ==
+        std::vector<float>{2, -1, -1, -1, -1, -1, -1, -1, -1, 2, 2, -1});
+  CHECK(results[1].shape() == Shape{2, 3});
+  CHECK(results[1].to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 1, 1, 0, 1});
+}
+
+TEST_CASE("batch norms and dropout of files exported for training follow train()") {
+  Model model;
+  model.input("x", kFloat32);
+  model.initializer("weight", list<float>({2}));
+  model.initializer("bias", list<float>({1}));
+  model.initializer("mean", list<float>({0}));
+  model.initializer("var", list<float>({1}));
+  auto& norm = model.node("BatchNormalization", {"x", "weight", "bias", "mean", "var"}, "y");
+  norm.add_output("new_mean");
+  norm.add_output("new_var");
+  set_integer(norm, "training_mode", 1);
+  model.node("Dropout", {"y"}, "z").add_output("mask");
+  const auto network = model.load({"y", "z", "mask"});
+  const Tensor x = from_vector<float>({1, 3, 5, 7}, {4, 1});
+  auto results = network->run({x});
+  CHECK(allclose(results[0], x * 2 + 1, 1e-4));
+  CHECK(equal(results[1], results[0]));
+  CHECK(results[2].dtype() == kBool);
+  CHECK(all(results[2]).item<bool>());
+  network->train();
+  results = network->run({x});
+  CHECK(allclose(results[0], (x - 4) / std::sqrt(5.F) * 2 + 1, 1e-4));
+  CHECK(equal(results[1], results[0] * 2 * results[2].to(kFloat32)));
+  // As in PyTorch, by a tenth towards the batch's mean and unbiased variance.
+  CHECK(network->get_buffer("mean").item<float>() == doctest::Approx(0.4));
+  CHECK(network->get_buffer("var").item<float>() == doctest::Approx(0.9 + 2. / 3));
+}
+
+TEST_CASE("Attention, of heads side by side or apart, and of shared keys") {
+  const auto attended = [](const Tensor& q, const Tensor& k, std::int64_t heads,
+                           std::int64_t key_heads, const Tensor& mask) {
+    Model model;
+    for (const char* name : {"q", "k", "v"}) model.input(name, kFloat32);
+    std::vector<std::string> inputs{"q", "k", "v"};
+    if (mask.defined()) {
+      model.initializer("mask", mask);
+      inputs.push_back("mask");
+    }
+    auto& node = model.node("Attention", inputs, "y");
+    if (heads > 0) {
+      set_integer(node, "q_num_heads", heads);
+      set_integer(node, "kv_num_heads", key_heads);
+    }
+    if (!mask.defined()) set_integer(node, "is_causal", 1);
+    return model.load({"y"})->run({q, k, k + 1})[0];
+  };
+  const Tensor q = rand({2, 4, 3, 2}), k = rand({2, 2, 3, 2});
+  const Tensor expected =
+      scaled_dot_product_attention(q, k, k + 1, {.is_causal = true, .enable_gqa = true});
+  CHECK(allclose(attended(q, k, 0, 0, {}), expected, 1e-5, 1e-6));
+  const Tensor causal = tril(ones({3, 3}, {.dtype = kBool}));
+  CHECK(allclose(attended(q, k, 0, 0, causal), expected, 1e-5, 1e-6));
+  CHECK(allclose(attended(q.transpose(1, 2).flatten(2), k.transpose(1, 2).flatten(2), 4, 2, {}),
+                 expected.transpose(1, 2).flatten(2), 1e-5, 1e-6));
+  CHECK(contains(message_of<ValueError>([&] {
+                   attended(rand({2, 3, 8}), rand({2, 3, 8}), 3, 3, {});
+                 }),
+                 "of 3 heads"));
 }
 
 TEST_CASE("LRN of an even size is refused") {
