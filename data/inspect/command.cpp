@@ -17,7 +17,8 @@ constexpr std::string_view kHelp =
 
 Shows what is in a file of tensors: each one's name, dtype, shape, sum and norm, and the other values.
 FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of several or a folder that
-holds one, a checkpoint of Ferrite, or NumPy's .npy or .npz. Its bytes tell the format, not its name.
+holds one, a checkpoint of Ferrite, NumPy's .npy or .npz, or an ONNX network, of which the weights are
+shown and converted. Its bytes tell the format, not its name.
 
   --json                 print JSON
   --diff OTHER           print what differs between FILE and OTHER, which may have another format:

@@ -33,6 +33,8 @@ void check_no_values(const Contents& contents, const std::filesystem::path& path
 
 void check_no_metadata(const Contents& contents, const std::filesystem::path& path,
                        const ConvertOptions& options) {
+  // Those of an ONNX file describe its graph, which no other format holds either.
+  if (contents.format == Format::onnx) return;
   const data::Metadata metadata = without_mark(contents.metadata);
   if (!options.tensors_only && !metadata.empty())
     check_can_hold(path, metadata.size(), "entries of metadata", metadata.begin()->first);
@@ -55,6 +57,9 @@ void convert(const Contents& contents, const std::filesystem::path& path,
     const bool whole = contents.format == Format::pth && !options.tensors_only;
     return data::save_pth(whole ? contents.tree : data::Value(contents.tensors), path);
   }
+  FERRITE_CHECK(extension != ".onnx", ValueError, kConvertOp,
+                "'{}' would be a network, and tensors alone are none; onnx::save writes one",
+                path.string());
   FERRITE_CHECK(
       extension == ".npz" || extension == ".npy", ValueError, kConvertOp,
       "cannot tell the format of '{}'; expected the extension .safetensors, .pth, .pt, .npz "

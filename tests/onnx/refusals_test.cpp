@@ -350,4 +350,15 @@ TEST_CASE("ferrite-inspect reads what is in a file") {
   std::ostringstream out, err;
   CHECK(inspect::run({(dir / "net.onnx").string(), "--json"}, out, err) == 0);
   CHECK(contains(out.str(), "\"name\": \"fc.weight\""));
+
+  // The weights go into every other format, and come back the same; a network cannot be made of
+  // them.
+  for (const char* name : {"net.safetensors", "net.pth", "net.npz"}) {
+    CAPTURE(std::string(name));
+    const std::string from = (dir / "net.onnx").string(), to = (dir / name).string();
+    CHECK(inspect::run({from, "--convert", to}, out, err) == 0);
+    CHECK(inspect::run({to, "--diff", from}, out, err) == 0);
+    CHECK(inspect::run({to, "--convert", (dir / "other.onnx").string()}, out, err) == 1);
+  }
+  CHECK(contains(err.str(), "onnx::save writes one"));
 }
