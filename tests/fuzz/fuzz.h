@@ -16,13 +16,14 @@ struct Target {
   void (*run)(data::Bytes);
   /// Valid inputs, small and large, from which mutations start.
   std::vector<std::string> (*seeds)();
-  /// Limits per byte, in addition to the constant ones (main.cpp): processor time under the
-  /// sanitizers, and memory held at a time.
+  /// Limits per byte, in addition to the constant ones (`seconds`; main.cpp): processor time under
+  /// the sanitizers, and memory held at a time.
   double microseconds_per_byte = 2;
   double memory_per_byte = 64;
   /// Fixes checksums and lengths of a mutated input, so that mutations reach the code behind those
   /// checks; null if there are none.
   void (*repair)(std::string&) = nullptr;
+  double seconds = 0.5;  ///< of processor time, for any input
 };
 
 /// All registered targets.
