@@ -12,9 +12,9 @@
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/onnx/onnx.h"
 #include "ferrite/ops/activation.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
-#include "ferrite/ops/compare.h"
 #include "ferrite/optim/adam.h"
 #include "ferrite/tests/data/files.h"
 
