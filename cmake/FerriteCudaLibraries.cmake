@@ -5,7 +5,7 @@
 #
 # Defines for each FERRITE_HAVE_<name>, FERRITE_<name>_INCLUDE, since only headers are needed to
 # build, and FERRITE_<name>_FOLDER, where a program looks for the library first. The emulator has
-# its own NCCL and cuFFT, including headers, and its own cuSOLVER, for which the toolkit's headers are needed.
+# its own NCCL and cuFFT, including headers, and its own cuSOLVER and cuDNN, for which NVIDIA's headers are needed.
 
 set(FERRITE_CUDA_PREFIX "" CACHE STRING
     "Folders to look for cuBLASLt, cuSOLVER, cuDNN, cuFFT and NCCL in first: with include/ and lib/, or site-packages")
@@ -91,9 +91,7 @@ macro(ferrite_decide_cuda_library name problem found)
 endmacro()
 
 if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
-  foreach(name IN ITEMS CUBLASLT CUDNN)
-    ferrite_decide_cuda_library(${name} "no GPUs are built for" "")
-  endforeach()
+  ferrite_decide_cuda_library(CUBLASLT "no GPUs are built for" "")
   set(problem "")
   if(NOT FERRITE_CUDA_EMULATOR)
     set(problem "no GPUs are built for")
@@ -108,6 +106,16 @@ if(NOT FERRITE_HAVE_CUDA OR FERRITE_CUDA_EMULATOR)
     endif()
   endif()
   ferrite_decide_cuda_library(CUSOLVER "${problem}" "the emulator's")
+  set(problem "no GPUs are built for")
+  if(FERRITE_CUDA_EMULATOR)
+    find_path(FERRITE_CUDNN_INCLUDE cudnn_graph.h HINTS ${FERRITE_CUDA_PREFIX} ${CUDAToolkit_INCLUDE_DIRS})
+    mark_as_advanced(FERRITE_CUDNN_INCLUDE)
+    set(problem "")
+    if(NOT FERRITE_CUDNN_INCLUDE)
+      set(problem "no cudnn_graph.h, whose functions the emulator has for tests")
+    endif()
+  endif()
+  ferrite_decide_cuda_library(CUDNN "${problem}" "the emulator's, where tests ask for it")
   return()
 endif()
 
@@ -137,7 +145,7 @@ ferrite_decide_cuda_library(CUSOLVER "${problem}" "${version}, ${where}")
 ferrite_find_cuda_library(CUDNN HEADER cudnn_graph.h LIBRARY libcudnn.so.9 cudnn WHEELS cudnn cu${major})
 set(problem "")
 if(NOT FERRITE_CUDNN_INCLUDE)
-  set(problem "version 9 not found, own convolutions serve; apt-get install libcudnn9-dev-cuda-${major} or pip install nvidia-cudnn-cu${major}, and FERRITE_CUDA_PREFIX says where")
+  set(problem "version 9 not found, own convolutions and attention serve; apt-get install libcudnn9-dev-cuda-${major} or pip install nvidia-cudnn-cu${major}, and FERRITE_CUDA_PREFIX says where")
 endif()
 ferrite_header_version(version "${FERRITE_CUDNN_INCLUDE}/cudnn_version.h" CUDNN_ MAJOR MINOR PATCHLEVEL)
 ferrite_decide_cuda_library(CUDNN "${problem}" "${version}, ${where}")

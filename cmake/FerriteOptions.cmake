@@ -16,7 +16,7 @@ set(FERRITE_CUDA AUTO CACHE STRING
     "Build the CUDA backend: AUTO (where the toolkit is), ON, OFF, or EMULATOR (kernels on the CPU)")
 set(FERRITE_CUBLASLT AUTO CACHE STRING "Use cuBLASLt's products: AUTO (where found), ON or OFF")
 set(FERRITE_CUSOLVER AUTO CACHE STRING "Use cuSOLVER's factors of matrices: AUTO (where found), ON or OFF")
-set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions: AUTO (where found), ON or OFF")
+set(FERRITE_CUDNN AUTO CACHE STRING "Use cuDNN's convolutions and attention: AUTO (where found), ON or OFF")
 set(FERRITE_CUFFT AUTO CACHE STRING "Use cuFFT, for Fourier transforms: AUTO (where found), ON or OFF")
 set(FERRITE_NCCL AUTO CACHE STRING "Build the nccl process groups: AUTO (where found), ON or OFF")
 set(FERRITE_GLOO AUTO CACHE STRING "Build the gloo process groups: AUTO (where found), ON or OFF")

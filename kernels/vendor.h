@@ -1,7 +1,7 @@
-// Availability and settings of the vendor libraries for matrix products, convolutions, factors of
-// matrices and Fourier transforms on CUDA devices. Settings apply to the whole process and to later
-// calls. Without a library, our own kernels are used, or, for factors, the host; there are none for
-// Fourier transforms.
+// Availability and settings of the vendor libraries for matrix products, convolutions, attention,
+// factors of matrices and Fourier transforms on CUDA devices. Settings apply to the whole process
+// and to later calls. Without a library, our own kernels are used, or, for factors, the host; there
+// are none for Fourier transforms.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,13 @@ namespace ferrite::cudnn {
 bool is_available();
 /// For example "9.8.0"; "" if the library is not available.
 std::string version();
-/// If off, our own kernels compute all convolutions. Initially on, unless FERRITE_CUDNN=0.
+/// If off, our own kernels compute all convolutions and attention. Initially on, unless
+/// FERRITE_CUDNN=0.
 void set_enabled(bool on);
 bool is_enabled();
-/// If on, the first convolution of each kind times several plans and keeps the fastest; the host
-/// waits for this. There is no timing during graph capture. Initially off: the library's heuristic
-/// chooses.
+/// If on, the first convolution or attention of each kind times several plans and keeps the
+/// fastest; the host waits for this. There is no timing during graph capture. Initially off: the
+/// library's heuristic chooses.
 void set_benchmark(bool on);
 bool benchmark();
 /// If on, only plans that give the same bits on every run are used; use_deterministic_algorithms()
@@ -56,7 +57,7 @@ bool fused_statistics();
 /// FERRITE_TF32=0.
 void set_allow_tf32(bool on);
 bool allow_tf32();
-/// The limit of a convolution's scratch memory, in bytes; initially 1 GiB.
+/// The limit of a plan's scratch memory, in bytes; initially 1 GiB.
 void set_workspace_limit(std::int64_t bytes);
 std::int64_t workspace_limit();
 

@@ -8,5 +8,7 @@ namespace ferrite::test {
 // that test code compiles to the same object in every clone and a compiler cache can share it.
 std::string source_dir();
 std::string bin_dir();
+/// The toolkit's stub of the CUDA driver, to which programs link; empty if there is none.
+std::string cuda_driver_stub();
 
 }  // namespace ferrite::test

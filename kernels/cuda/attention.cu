@@ -1,4 +1,5 @@
 #include "ferrite/kernels/cuda/attention_operands.cuh"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
 
 void attention(const Stream& stream, const AttentionOperands& operands, const View& out,
                const View& lse) {
+  if (vendor::attention(stream, operands, out, lse)) return;
   dispatch_floating(out.dtype, "scaled_dot_product_attention", [&]<class T>() {
     const AttentionProblem<T> p(operands);
     with_attention_tiles<T>(std::max(p.key.width, p.value.width), [&]<class Tiles>() {

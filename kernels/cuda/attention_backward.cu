@@ -1,4 +1,5 @@
 #include "ferrite/kernels/cuda/attention_operands.cuh"
+#include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
@@ -151,6 +152,7 @@ AttentionHeads<T> optional_heads(const View& v) {
 void attention_backward(const Stream& stream, const AttentionOperands& operands,
                         const AttentionGradients& gradients, const View& grad_out, const View& out,
                         const View& lse) {
+  if (vendor::attention_backward(stream, operands, gradients, grad_out, out, lse)) return;
   dispatch_floating(out.dtype, "scaled_dot_product_attention", [&]<class T>() {
     using C = Compute<T>;
     const AttentionProblem<T> p(operands);

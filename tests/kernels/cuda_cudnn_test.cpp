@@ -1,4 +1,4 @@
-// cuDNN's convolutions on a GPU against the host's, in float64.
+// cuDNN's convolutions and attention on a GPU against the host's, in float64.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ferrite/core/cuda.h"
+#include "ferrite/kernels/attention.h"
 #include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/norm.h"
@@ -226,4 +227,53 @@ TEST_CASE("cuDNN's convolutions, deterministic: the same bits every time") {
     if (first.empty()) first = bits;
     CHECK(bits == first);
   }
+}
+
+TEST_CASE("cuDNN's attention, forward and backward") {
+  if (!has_cudnn()) return;
+  const Settings settings(false, true);  // its plans are made at once
+  Tally counts;
+  kit::for_each_case("cudnn attention", 12, [&](KernelCase& c) {
+    const DType dtype = c.pick({kFloat16, kBFloat16});
+    const std::int64_t b = c.integer(1, 2), heads = c.pick<std::int64_t>({1, 2, 4}),
+                       groups = c.coin() ? heads : 1, queries = c.integer(2, 200),
+                       keys = c.integer(2, 200), width = c.pick<std::int64_t>({8, 40, 64, 128});
+    const bool causal = c.coin();
+    // One case in ten is of memory that is not for cuDNN.
+    const kit::OperandOptions options{
+        .misalignment = c.integer(0, 9) == 0 ? 1 : 0, .low = -1, .high = 1};
+    const Shape by_query{b, heads, queries, width}, by_key{b, groups, keys, width};
+    const Operand query = c.input(by_query, dtype, options), key = c.input(by_key, dtype, options),
+                  value = c.input(by_key, dtype, options), grad = c.input(by_query, dtype, options);
+    const Operand out = c.output(by_query, dtype, options),
+                  lse = c.output({b, heads, queries}, kFloat32, options),
+                  grad_query = c.output(by_query, dtype, options),
+                  grad_key = c.output(by_key, dtype, options),
+                  grad_value = c.output(by_key, dtype, options);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::AttentionOperands o{at(query), at(key), at(value)};
+      o.scale = 0.3;
+      o.causal = causal;
+      const kernels::AttentionGradients to{at(grad_query), at(grad_key), at(grad_value)};
+      if (stream.device().is_cuda()) {
+        ++counts.asked;
+        if (vendor::attention(stream, o, at(out), at(lse)) &&
+            vendor::attention_backward(stream, o, to, at(grad), at(out), at(lse))) {
+          ++counts.taken;
+          return;
+        }
+      }
+      kernels::attention(stream, o, at(out), at(lse));
+      kernels::attention_backward(stream, o, to, at(grad), at(out), at(lse));
+    });
+    // Weights and their gradients are rounded to the type before products.
+    const double rounding = test::rounding_of(dtype);
+    c.check(lse, {.rtol = 1e-4, .atol = 1e-4});
+    c.check(out, {.rtol = 4 * rounding, .atol = 4 * rounding});
+    for (const Operand& gradient : {grad_query, grad_key, grad_value})
+      c.check(gradient, {.rtol = 16 * rounding,
+                         .atol = 16 * rounding * std::sqrt(static_cast<double>(queries))});
+  });
+  INFO(counts.taken, " of ", counts.asked, " taken");
+  CHECK((counts.asked == 0 || counts.taken > 0));
 }

@@ -1,15 +1,22 @@
 // cuDNN can be queried for a described device, so our queries can be tested without one.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/paths.h"
 
 using namespace ferrite;
 using kernels::ConvLayout;
 using kernels::ConvPass;
 using kernels::ConvProblem;
-using kernels::cuda::vendor::ConvPlanReport;
+using kernels::cuda::vendor::PlanReport;
 using kernels::cuda::vendor::report_plans;
 
 namespace {
@@ -58,13 +65,13 @@ ConvProblem problem(const Sizes& s, ConvPass pass, DType dtype, ConvLayout layou
 }
 
 bool can_ask() {
-  const ConvPlanReport report = report_plans(
+  const PlanReport report = report_plans(
       problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last), kHopper);
   if (!report.asked) MESSAGE("skipped: cuDNN cannot be asked: ", report.why_not);
   return report.asked;
 }
 
-ConvPlanReport ask(const ConvProblem& p) { return report_plans(p, kHopper); }
+PlanReport ask(const ConvProblem& p) { return report_plans(p, kHopper); }
 
 constexpr ConvPass kPasses[] = {ConvPass::forward, ConvPass::data, ConvPass::weight};
 constexpr ConvLayout kLayouts[] = {ConvLayout::channels_first, ConvLayout::channels_last};
@@ -79,7 +86,7 @@ TEST_CASE("cuDNN has plans for every pass, dtype and layout") {
         for (const ConvLayout layout : kLayouts) {
           ConvProblem p = problem(s, pass, dtype, layout);
           p.tf32 = dtype == kFloat32;
-          const ConvPlanReport report = ask(p);
+          const PlanReport report = ask(p);
           INFO(s.name, ", pass ", static_cast<int>(pass), ", ", ferrite::name(dtype), ", layout ",
                static_cast<int>(layout), ": ", report.why_not);
           CHECK(report.usable == 1);
@@ -95,7 +102,7 @@ TEST_CASE("cuDNN has plans with a bias in them, and with ReLU behind it") {
           ConvProblem p = problem(s, ConvPass::forward, dtype, layout);
           p.has_bias = true;
           p.has_relu = relu;
-          const ConvPlanReport report = ask(p);
+          const PlanReport report = ask(p);
           INFO(s.name, ", ", ferrite::name(dtype), ", layout ", static_cast<int>(layout), ", ReLU ",
                relu, ": ", report.why_not);
           CHECK(report.usable == 1);
@@ -111,7 +118,7 @@ TEST_CASE("cuDNN has plans with channel sums of the result: float16, channels-la
           ConvProblem p = problem(s, ConvPass::forward, dtype, layout);
           p.has_stats = true;
           p.deterministic = deterministic;
-          const ConvPlanReport report = ask(p);
+          const PlanReport report = ask(p);
           INFO(s.name, ", ", ferrite::name(dtype), ", layout ", static_cast<int>(layout), ": ",
                report.why_not);
           // Its engines take channels in packs of 8.
@@ -130,12 +137,12 @@ TEST_CASE("settings leave fewer plans, and some") {
       ConvProblem p = problem(kBlock, pass, kFloat32, layout);
       const std::size_t all = ask(p).offered;
       p.tf32 = false;
-      const ConvPlanReport exact = ask(p);
+      const PlanReport exact = ask(p);
       CHECK(exact.usable == 1);
       CHECK(exact.offered < all);
       p.tf32 = true;
       p.deterministic = true;
-      const ConvPlanReport same_bits = ask(p);
+      const PlanReport same_bits = ask(p);
       CHECK(same_bits.usable == 1);
       CHECK(same_bits.offered <= all);
       if (pass == ConvPass::weight) CHECK(same_bits.offered < all);
@@ -143,7 +150,7 @@ TEST_CASE("settings leave fewer plans, and some") {
   ConvProblem p = problem(kBlock, ConvPass::forward, kFloat32, ConvLayout::channels_first);
   const std::size_t offered = ask(p).offered;
   p.workspace_limit = -1;
-  const ConvPlanReport none = report_plans(p, kHopper, offered);
+  const PlanReport none = report_plans(p, kHopper, offered);
   CHECK(none.usable == 0);
   CHECK(none.why_not.find("workspace") != std::string::npos);
 }
@@ -152,7 +159,7 @@ TEST_CASE("problems that cuDNN does not support are rejected without an exceptio
   if (!can_ask()) return;
   ConvProblem p = problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last);
   p.out.sizes[2] += 1;
-  const ConvPlanReport report = ask(p);
+  const PlanReport report = ask(p);
   CHECK(report.usable == 0);
   CHECK(report.why_not.find("CUDNN_STATUS") != std::string::npos);
 }
@@ -161,4 +168,106 @@ TEST_CASE("cuDNN's version is known if it can be loaded") {
   CHECK(cudnn::version().empty() == !cudnn::is_available());
   if (cudnn::is_available()) CHECK(cudnn::version().starts_with("9."));
   CHECK(cuda::versions().cudnn == (cudnn::is_available() ? cudnn::version() : "not built in"));
+}
+
+namespace {
+
+using kernels::cuda::vendor::AttentionProblem;
+
+/// Attention's engines compile their kernels when they are asked, for which cuDNN wants a driver:
+/// the toolkit's stub of one is enough until kernels are loaded. Says why not if there is neither.
+bool has_driver_or_stub() {
+  if (dlopen("libcuda.so.1", RTLD_NOW) ||
+      dlopen(test::cuda_driver_stub().c_str(), RTLD_NOW | RTLD_GLOBAL))
+    return true;
+  MESSAGE("skipped: neither a CUDA driver nor the toolkit's stub of one: ", dlerror());
+  return false;
+}
+
+/// A GPU with compute capability 8.0.
+std::string ampere() {
+  std::string json = kHopper;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    json.replace(json.find(from), from.size(), to);
+  };
+  replace("\"deviceVer\": 900", "\"deviceVer\": 800");
+  replace("\"multiProcessorCount\": 132", "\"multiProcessorCount\": 108");
+  replace("\"maxSharedMemoryPerBlockOptin\": 232448", "\"maxSharedMemoryPerBlockOptin\": 166912");
+  return json;
+}
+
+struct Attention {
+  std::int64_t width = 64, length = 128, groups = 8;
+  DType dtype = kFloat16;
+  bool causal = false, backward = false;
+};
+
+AttentionProblem problem(const Attention& a) {
+  AttentionProblem p;
+  p.dtype = a.dtype;
+  p.causal = a.causal;
+  p.backward = a.backward;
+  p.workspace_limit = std::int64_t{1} << 30;
+  // Heads of a step are next to each other in memory, as layers around attention have them.
+  const auto heads = [&](std::int64_t count) -> AttentionProblem::Operand {
+    return {{2, count, a.length, a.width},
+            {count * a.length * a.width, a.width, count * a.width, 1}};
+  };
+  p.query = p.out = heads(8);
+  p.key = p.value = heads(a.groups);
+  if (a.backward) {
+    p.grad_query = p.grad_out = p.query;
+    p.grad_key = p.grad_value = p.key;
+  }
+  return p;
+}
+
+std::string describe(const Attention& a) {
+  return fmt::format("{} of 8 heads, {} columns, length {}, {}{}{}", a.groups, a.width, a.length,
+                     ferrite::name(a.dtype), a.causal ? ", causal" : "",
+                     a.backward ? ", backward" : ", forward");
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN has engines for attention's graphs, forward and backward") {
+  if (!can_ask() || !has_driver_or_stub()) return;
+  for (const auto& [gpu, json] :
+       {std::pair<std::string, std::string>{"9.0", kHopper}, {"8.0", ampere()}})
+    for (const bool backward : {false, true}) {
+      std::vector<Attention> all;
+      for (const std::int64_t width : {64, 128})
+        for (const std::int64_t length : {128, 4096})
+          for (const bool causal : {false, true})
+            all.push_back({.width = width,
+                           .length = length,
+                           .dtype = causal ? kBFloat16 : kFloat16,
+                           .causal = causal,
+                           .backward = backward});
+      all.push_back({.length = 1000, .groups = 2, .causal = true, .backward = backward});
+      for (const Attention& a : all) {
+        const PlanReport report = report_plans(problem(a), json, 0);
+        MESSAGE(gpu, ": ", describe(a), ": ", report.offered, " engines");
+        INFO(report.why_not);
+        CHECK(report.offered > 0);
+      }
+    }
+}
+
+TEST_CASE("cuDNN makes plans of attention's graphs, up to the driver that loads them") {
+  if (!can_ask() || !has_driver_or_stub()) return;
+  for (const bool causal : {false, true})
+    for (const bool backward : {false, true}) {
+      const Attention a{.length = 1000, .causal = causal, .backward = backward};
+      const PlanReport report = report_plans(problem(a), kHopper);
+      INFO(describe(a), ": ", report.why_not);
+      CHECK((report.usable == 1 || report.why_not.find("cuLibraryLoadData") != std::string::npos));
+    }
+}
+
+TEST_CASE("attention that cuDNN does not support is rejected without an exception") {
+  if (!can_ask() || !has_driver_or_stub()) return;
+  AttentionProblem p = problem(Attention{});
+  p.out.sizes[2] += 1;
+  CHECK(report_plans(p, kHopper).usable == 0);
 }

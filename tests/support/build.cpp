@@ -8,6 +8,7 @@ namespace ferrite::test {
 
 std::string source_dir() { return FERRITE_SOURCE_DIR; }
 std::string bin_dir() { return FERRITE_BIN_DIR; }
+std::string cuda_driver_stub() { return FERRITE_CUDA_DRIVER_STUB; }
 
 bool has_address_sanitizer() {
   return std::string_view(FERRITE_SANITIZE).find("address") != std::string_view::npos;

@@ -1,5 +1,6 @@
 #include "ferrite/tests/emulator/src/settings.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -65,5 +66,11 @@ Settings from_environment() {
 
 // Initialized before the statics of other files, which may use it.
 __attribute__((init_priority(101))) Settings current_settings = from_environment();
+
+namespace {
+std::atomic<bool> cudnn_found{false};
+}
+void set_cudnn(bool found) { cudnn_found = found; }
+bool has_cudnn() { return cudnn_found; }
 
 }  // namespace emulator

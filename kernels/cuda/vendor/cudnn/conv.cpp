@@ -1,149 +1,18 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "ferrite/core/cuda/context.h"
-#include "ferrite/core/cuda/runtime.h"
-#include "ferrite/core/cuda_backend.h"
-#include "ferrite/core/error.h"
-#include "ferrite/core/profiler/device_work.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
-#include "ferrite/kernels/cuda/vendor/cudnn/plan.h"
-#include "ferrite/kernels/cuda/vendor/plan_cache.h"
-#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/conv_graph.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/engine.h"
+#include "ferrite/kernels/cuda/vendor/cudnn/report.h"
 #include "ferrite/kernels/vendor.h"
 
 namespace ferrite::kernels::cuda::vendor {
 
 namespace {
-
-constexpr std::size_t kPlans = 2000;        // of a device
-constexpr std::size_t kPlansMeasured = 12;  // of a problem
-constexpr int kRunsMeasured = 3;
-
-/// The cached result for a problem: a plan, or that there is none.
-struct Known {
-  std::optional<ConvPlan> plan;
-  bool is_measured = false;
-  bool is_captured = false;
-};
-
-/// The handle and the plans of one device. One thread at a time.
-class Library {
- public:
-  /// Null if cuDNN is not available. Never destroyed, since the driver may be gone by then.
-  static Library* of(const Device& device) {
-    const Cudnn* const cudnn = cudnn_library();
-    if (!cudnn) return nullptr;
-    static auto& once = *new std::array<std::once_flag, Device::kMaxIndex + 1>;
-    static std::array<Library*, Device::kMaxIndex + 1> all{};
-    const auto slot = static_cast<std::size_t>(device.index());
-    std::call_once(once[slot], [&] {
-      const ferrite::cuda::DeviceGuard guard(device);
-      const ferrite::cuda::detail::CaptureRelaxed relaxed;
-      all[slot] = new Library(*cudnn);
-    });
-    return all[slot];
-  }
-
-  std::mutex& mutex() { return mutex_; }
-
-  /// The result for a problem, computed at the first call. Like the other members, it requires the
-  /// lock.
-  std::shared_ptr<Known> find(const ConvProblem& problem) {
-    std::shared_ptr<Known> known = known_.find(problem);
-    if (!known) {
-      known = std::make_shared<Known>();
-      // This loads kernels, which must not become part of a capture.
-      const ferrite::cuda::detail::CaptureRelaxed relaxed;
-      try {
-        const ConvPlans plans({cudnn_, handle_}, problem);
-        for (std::size_t i = 0; i < plans.size() && !known->plan; ++i) known->plan = plans.make(i);
-      } catch (const NotSupported&) {  // there is none
-      }
-      known_.insert(problem, known);
-    }
-    return known;
-  }
-
-  bool run(const Stream& stream, Known& known, const ConvPlan::Pointers& pointers) {
-    use(stream);
-    const Workspace workspace(stream, known.plan->workspace_bytes());
-    const profiler::detail::DeviceWork work(stream, "cudnn_conv2d");
-    if (known.plan->run(handle_, pointers, workspace.as<void>())) return true;
-    known.plan.reset();
-    return false;
-  }
-
-  /// Keeps the fastest of the plans for a problem that has one, measured on these operands; it
-  /// overwrites the computed operand.
-  void measure(const Stream& stream, const ConvProblem& problem, Known& known,
-               const ConvPlan::Pointers& pointers) {
-    use(stream);
-    known.is_measured = true;
-    const ConvPlans plans({cudnn_, handle_}, problem);
-    Event begin, end;
-    double best = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0, measured = 0; i < plans.size() && measured < kPlansMeasured; ++i) {
-      std::optional<ConvPlan> plan = plans.make(i);
-      if (!plan) continue;
-      try {
-        const Workspace workspace(stream, plan->workspace_bytes());
-        const auto run = [&] { return plan->run(handle_, pointers, workspace.as<void>()); };
-        if (!run()) continue;
-        begin.record(stream);
-        for (int k = 0; k < kRunsMeasured; ++k) run();
-        end.record(stream);
-        end.synchronize();
-        const double time = end.elapsed_ms(begin);
-        ++measured;
-        if (time >= best) continue;
-        best = time;
-        known.plan = std::move(plan);
-      } catch (const OutOfMemoryError&) {  // no memory for its workspace: do not choose this plan
-      }
-    }
-  }
-
-  /// Captured graphs refer to kernels that their plans have loaded, so these plans are kept.
-  void keep(std::shared_ptr<Known> known) {
-    if (known->is_captured) return;
-    known->is_captured = true;
-    captured_.push_back(std::move(known));
-  }
-
- private:
-  explicit Library(const Cudnn& cudnn) : cudnn_(cudnn) {
-    const cudnnStatus_t status = cudnn.create(&handle_);
-    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
-                  "cuDNN could not be started: {}: {}; FERRITE_CUDNN=0 does without it",
-                  cudnn.error_string(status), cudnn.last_error());
-  }
-
-  void use(const Stream& stream) {
-    const cudaStream_t native = ferrite::cuda::native_stream(stream);
-    if (has_stream_ && native == stream_) return;
-    const cudnnStatus_t status = cudnn_.set_stream(handle_, native);
-    FERRITE_CHECK(status == CUDNN_STATUS_SUCCESS, CudaError, "conv2d",
-                  "cuDNN does not take the stream: {}", cudnn_.error_string(status));
-    stream_ = native;
-    has_stream_ = true;
-  }
-
-  const Cudnn& cudnn_;
-  std::mutex mutex_;
-  cudnnHandle_t handle_ = nullptr;
-  cudaStream_t stream_ = nullptr;
-  bool has_stream_ = false;
-  PlanCache<ConvProblem, Known> known_{kPlans};
-  std::vector<std::shared_ptr<Known>> captured_;
-};
 
 /// An operand in the problem's layout: itself, or a copy.
 class Laid {
@@ -174,14 +43,14 @@ class Laid {
 };
 
 bool run(const Stream& stream, ConvProblem problem, const View& input, const View& weight,
-         const View& out, const ConvPlan::Extras& extras = {}) {
+         const View& out, const ConvExtras& extras = {}) {
   problem.tf32 = problem.dtype == kFloat32 && cudnn::allow_tf32();
   problem.deterministic = cudnn::deterministic();
   problem.workspace_limit = cudnn::workspace_limit();
-  Library* const library = Library::of(stream.device());
-  if (!library) return false;
-  std::lock_guard lock(library->mutex());
-  const std::shared_ptr<Known> known = library->find(problem);
+  auto* const engine = Engine<ConvProblem>::of(stream.device(), "conv2d");
+  if (!engine) return false;
+  std::lock_guard lock(engine->mutex());
+  const std::shared_ptr<KnownPlan> known = engine->find(problem);
   if (!known->plan) return false;
 
   const Laid in(stream, input, problem, problem.input),
@@ -191,14 +60,8 @@ bool run(const Stream& stream, ConvProblem problem, const View& input, const Vie
                                                            : filter;
   for (const Laid* operand : {&in, &filter, &result})
     if (operand != &computed) operand->read();
-  const ConvPlan::Pointers pointers{in.data(), filter.data(), result.data(), extras};
-  const bool capturing = ferrite::detail::cuda::is_capturing(stream);
-  // Timing waits for the device, which is not possible during a capture.
-  if (capturing)
-    library->keep(known);
-  else if (cudnn::benchmark() && !known->is_measured && !known->is_captured)
-    library->measure(stream, problem, *known, pointers);
-  if (!library->run(stream, *known, pointers)) return false;
+  const GraphOperands operands = operands_of({in.data(), filter.data(), result.data(), extras});
+  if (!engine->launch(stream, problem, known, operands)) return false;
   computed.write_back();
   return true;
 }
@@ -246,47 +109,8 @@ bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& in
              grad_weight, grad);
 }
 
-ConvPlanReport report_plans(const ConvProblem& problem, const std::string& device,
-                            std::size_t most) {
-  ConvPlanReport report;
-#if CUDNN_VERSION >= 90800
-  const Cudnn* const cudnn = cudnn_library();
-  if (!cudnn || cudnn->get_version() < 90800) {
-    report.why_not = cudnn ? "cuDNN before 9.8" : why_not_loaded();
-    return report;
-  }
-  try {
-    Descriptor properties(*cudnn, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    properties
-        .set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-             std::span<const char>(device))
-        .finalize();
-    report.asked = true;
-    const ConvPlans plans({*cudnn, nullptr, &properties}, problem);
-    report.offered = plans.size();
-    for (std::size_t i = 0; i < std::min(plans.size(), most); ++i)
-      if (plans.make(i)) ++report.usable;
-    report.why_not = plans.why_not();
-  } catch (const NotSupported& refusal) {
-    report.why_not = refusal.why;
-  }
-#else
-  report.why_not = "built with a cuDNN before 9.8";
-#endif
-  return report;
+PlanReport report_plans(const ConvProblem& problem, const std::string& device, std::size_t most) {
+  return report_of(problem, device, most);
 }
 
 }  // namespace ferrite::kernels::cuda::vendor
-
-namespace ferrite {
-
-bool cudnn::is_available() { return kernels::cuda::vendor::cudnn_library() != nullptr; }
-
-std::string cudnn::version() {
-  const auto* const library = kernels::cuda::vendor::cudnn_library();
-  if (!library) return "";
-  const std::size_t v = library->get_version();  // 9.1.2 is 90102
-  return fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
-}
-
-}  // namespace ferrite

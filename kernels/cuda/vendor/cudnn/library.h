@@ -1,5 +1,6 @@
 // cuDNN's graph API, through its C interface. The library is loaded at its first use, so that
-// programs also start without it, and pay for it only if they use convolutions.
+// programs also start without it, and pay for it only if they use convolutions or attention. The
+// folder loaded/ loads it; linked/ has the emulator's.
 #pragma once
 
 #include <cudnn_graph.h>

@@ -35,6 +35,11 @@ void set_deferred(bool deferred);
 /// default.
 void set_peer_access(bool possible);
 
+/// Whether Ferrite finds a cuDNN: one that computes attention, if the build had cuDNN's headers.
+/// False by default, so that tests run Ferrite's own kernels.
+void set_cudnn(bool found);
+bool has_cudnn();
+
 /// The next call of the runtime function `name` ("cudaMalloc") by any thread, after skipping `skip`
 /// calls, fails with `error` and has no effect.
 void fail_next(const char* name, cudaError_t error, int skip = 0);

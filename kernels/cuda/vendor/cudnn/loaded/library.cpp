@@ -38,10 +38,4 @@ const Cudnn* cudnn_library() {
 }
 const std::string& why_not_loaded() { return loaded().library.why_not(); }
 
-std::string Cudnn::last_error() const {
-  char text[1024] = "";
-  last_error_string(text, sizeof text);
-  return text;
-}
-
 }  // namespace ferrite::kernels::cuda::vendor

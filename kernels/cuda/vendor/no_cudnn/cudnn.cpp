@@ -1,4 +1,5 @@
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
+
 #include "ferrite/kernels/vendor.h"
 
 namespace ferrite {
@@ -22,7 +23,15 @@ bool conv2d_data(const Stream&, const View&, const View&, const View&, const Con
 bool conv2d_weight(const Stream&, const View&, const View&, const View&, const ConvParams&) {
   return false;
 }
-ConvPlanReport report_plans(const ConvProblem&, const std::string&, std::size_t) {
+bool attention(const Stream&, const AttentionOperands&, const View&, const View&) { return false; }
+bool attention_backward(const Stream&, const AttentionOperands&, const AttentionGradients&,
+                        const View&, const View&, const View&) {
+  return false;
+}
+PlanReport report_plans(const ConvProblem&, const std::string&, std::size_t) {
+  return {.why_not = "built without cuDNN"};
+}
+PlanReport report_plans(const AttentionProblem&, const std::string&, std::size_t) {
   return {.why_not = "built without cuDNN"};
 }
 
