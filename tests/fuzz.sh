@@ -3,10 +3,9 @@
 # SECONDS [target...]
 # Builds the targets with Clang's libFuzzer, AddressSanitizer and UBSan in build/fuzz and runs all
 # or the named ones for this many seconds each, two at a time on two processors; the target network,
-# what onnx::load makes of a file, only where it is named. An input that
-# crashes, leaks, throws anything but an error of Ferrite, or takes more time or memory than its
-# size allows is kept in build/fuzz/artifacts. The output ends with the command to reproduce it,
-# and the exit status is 1.
+# what onnx::load makes of a file, only where it is named. An input that crashes, leaks, throws
+# anything but an error of Ferrite, or takes more time or memory than its size allows is kept in
+# build/fuzz/artifacts. The output ends with the command to reproduce it, and the exit status is 1.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
