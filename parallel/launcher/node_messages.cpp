@@ -1,6 +1,7 @@
 #include "ferrite/parallel/launcher/node_messages.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ferrite/core/error.h"
 
@@ -14,10 +15,32 @@ std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+/// Members that are no whole numbers.
+bool is_duration(const std::string& key) { return key == "at" || key == "after" || key == "wait"; }
+
+bool fits_int(const json& number) {
+  return number.is_number_unsigned()
+             ? std::in_range<int>(number.get<std::uint64_t>())
+             : number.is_number_integer() && std::in_range<int>(number.get<std::int64_t>());
+}
+
+/// json::get() converts any number into an int: 2e56 would be undefined, 2^32 + 1 would be 1.
+json parse(const std::string& text) {
+  std::string key;
+  return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::key) key = value.get<std::string>();
+    if (event == json::parse_event_t::value && value.is_number() && !is_duration(key))
+      FERRITE_CHECK(fits_int(value), DistributedError, "ferrite-run",
+                    "another agent says {} in '{}': expected an integer of 32 bits", value.dump(),
+                    key.substr(0, 100));
+    return true;
+  });
+}
+
 template <class T>
 T read(const std::string& text) {
   try {
-    return json::parse(text).get<T>();
+    return parse(text).get<T>();
   } catch (const json::exception& error) {
     fail<DistributedError>("ferrite-run", "another agent says what cannot be read ({}): {}",
                            error.what(), text.substr(0, 200));
@@ -40,7 +63,11 @@ static void to_json(json& out, const Verdict& v) {
          {"code", v.code}};
 }
 static void from_json(const json& in, Verdict& v) {
-  v.kind = static_cast<Verdict::Kind>(in.at("kind").get<int>());
+  const int kind = in.at("kind").get<int>();
+  FERRITE_CHECK(kind >= 0 && kind <= static_cast<int>(Verdict::Kind::stop), DistributedError,
+                "ferrite-run", "another agent gives a verdict of kind {}: expected 0 to {}", kind,
+                static_cast<int>(Verdict::Kind::stop));
+  v.kind = static_cast<Verdict::Kind>(kind);
   if (!in.at("first").is_null()) v.first = in.at("first").get<RankReport>();
   in.at("wait").get_to(v.wait);
   in.at("restarts_used").get_to(v.restarts_used);

@@ -1,5 +1,6 @@
 // ferrite-run on several nodes, simulated by agents on this machine, and its heartbeat checks.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 
 #include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 #include "ferrite/parallel/launcher/host.h"
+#include "ferrite/parallel/launcher/node_messages.h"
 #include "ferrite/tests/parallel/cable.h"
 #include "ferrite/tests/parallel/launched.h"
 #include "ferrite/tests/parallel/processes.h"
@@ -57,6 +59,22 @@ Arguments rank_program() {
 }
 
 }  // namespace
+
+TEST_CASE("ferrite-run: a message with numbers that its fields cannot hold is refused") {
+  using launcher::node_entry_of, launcher::verdict_of;
+  const auto entry = [](std::string_view workers) {
+    return fmt::format(R"({{"host":"a","workers":{},"next":0,"restarts_used":0}})", workers);
+  };
+  CHECK(node_entry_of(entry("2147483647")).workers == 2147483647);
+  for (const char* workers : {"2e56", "2.5", "2147483648", "-2147483649", "18446744073709551615"})
+    CHECK_THROWS_WITH_AS(node_entry_of(entry(workers)), doctest::Contains("'workers'"),
+                         DistributedError);
+  const auto verdict = [](int kind) {
+    return fmt::format(R"({{"kind":{},"first":null,"wait":2.5,"restarts_used":0,"code":0}})", kind);
+  };
+  CHECK(verdict_of(verdict(2)).wait == 2.5);
+  CHECK_THROWS_WITH_AS(verdict_of(verdict(3)), doctest::Contains("kind 3"), DistributedError);
+}
 
 TEST_CASE("two nodes number their ranks, fail and restart together") {
   const Place place;
