@@ -154,6 +154,17 @@ TEST_CASE("plans of 16-bit types convert once") {
   }
 }
 
+TEST_CASE("plans sum bfloat16 by pairs where the machine is faster so") {
+  const Layer l{7, 64, 28, 128, 3, 2, 1, 1, kBFloat16};
+  const bool fast = offers(plan_of(l, ConvPass::forward), Method::pairs);
+  CHECK(methods_of(l) == std::vector(3, fast ? Method::pairs : Method::float_copies));
+  Layer odd = l;  // half a pair is left over
+  odd.in = 63;
+  CHECK_FALSE(offers(plan_of(odd, ConvPass::forward), Method::pairs));
+  const Algorithm use(ConvAlgorithm::winograd_2x2);
+  CHECK_FALSE(offers(plan_of(l, ConvPass::forward), Method::pairs));
+}
+
 TEST_CASE("plans follow conv_algorithm()") {
   const Layer wide{8, 64, 28, 64, 3, 1, 1}, few{8, 16, 28, 16, 3, 1, 1}, one{8, 1, 28, 20, 3};
   CHECK_FALSE(offers(plan_of(few, ConvPass::forward), Method::winograd_4x4));  // rounds too much
@@ -203,7 +214,8 @@ TEST_CASE("all engines of a plan agree") {
       for (Layer l :
            {Layer{3, 64, 9, 70, 3, 1, 1}, Layer{5, 6, 14, 16, 5}, Layer{2, 1, 28, 6, 5, 1, 2},
             Layer{3, 12, 11, 12, 3, 2, 1, 12}, Layer{4, 40, 7, 96, 1},
-            Layer{2, 10, 8, 14, 3, 1, 1, 2}, Layer{3, 256, 3, 160, 1}}) {
+            Layer{2, 10, 8, 14, 3, 1, 1, 2}, Layer{3, 256, 3, 160, 1},
+            Layer{5, 12, 9, 20, 3, 2, 1, 2}, Layer{1, 34, 6, 18, 1, 2}}) {
         l.dtype = dtype;
         l.format = format;
         l.activation = kernels::Activation::relu;

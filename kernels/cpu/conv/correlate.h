@@ -14,11 +14,11 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Of float or double.
-template <class T>
+/// Of float or double; or in float of Pairs, by which `in` and the filter then count channels.
+template <class T, class A = T>
 class Correlation {
  public:
-  Correlation(const Group<T>& group, std::vector<Axis> rows, std::vector<Axis> columns)
+  Correlation(const Group<T, A>& group, std::vector<Axis> rows, std::vector<Axis> columns)
       : out_(group.out), in_(group.in), rows_(std::move(rows)), columns_(std::move(columns)) {
     // Short rows are worked off several at a time.
     const std::int64_t width = columns_[0].count;
@@ -37,7 +37,7 @@ class Correlation {
 
   void run() {
     if (scattered_ && out_.height < kShortRow && out_.count >= kManyImages &&
-        weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kManyWeights)
+        weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kManyWeights)
       return run_panels();
     // Chunks of whole images, or of rows where images are few. By size only.
     const std::int64_t images = out_.count, height = out_.height;
@@ -64,11 +64,11 @@ class Correlation {
 
   struct Phase {
     const Axis *rows, *columns;
-    const T* weights;  // panels, each [row taps, column taps, input channels, panel_]
+    const A* weights;  // panels, each [row taps, column taps, input channels, panel_]
     std::int64_t depth() const { return rows->taps * columns->taps; }
   };
 
-  void pack_filter(const Filter<T>& filter);
+  void pack_filter(const Filter<A>& filter);
   Window window(std::int64_t top, std::int64_t bottom) const;
   /// Results side by side that sum the same taps.
   struct Run {
@@ -79,36 +79,36 @@ class Correlation {
   void run_images(std::int64_t begin, std::int64_t end) const;
   void run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
                 std::int64_t bottom) const;
-  Pixels<const T> pixels(std::int64_t image, std::int64_t count, const Window& window,
-                         Scratch<T>& copied) const;
+  Pixels<const A> pixels(std::int64_t image, std::int64_t count, const Window& window,
+                         Scratch<A>& copied) const;
   Pixels<T> results(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
                     Scratch<T>& result) const;
   void put(std::int64_t image, std::int64_t count, std::int64_t top, std::int64_t bottom,
            const Pixels<T>& from) const;
-  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
+  void run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
                  const Window& window, const Pixels<T>& out, std::int64_t images, std::int64_t top,
                  std::int64_t bottom) const;
   std::vector<Run> runs(const Axis& axis, std::int64_t begin, std::int64_t end,
                         std::int64_t size) const;
 
   Images<T> out_;
-  Images<const T> in_;
+  Images<const A> in_;
   std::vector<Axis> rows_, columns_;
   std::vector<Phase> phases_;
   bool scattered_;
   std::int64_t panel_, panels_;
   std::int64_t weight_count_ = 0;
-  Scratch<T> weights_;
+  Scratch<A> weights_;
   Scratch<T> bias_;
 };
 
-template <class T>
-void Correlation<T>::pack_filter(const Filter<T>& filter) {
+template <class T, class A>
+void Correlation<T, A>::pack_filter(const Filter<A>& filter) {
   const std::int64_t channels = in_.channels;
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) weight_count_ += r.taps * c.taps * channels * panels_ * panel_;
-  weights_ = Scratch<T>(weight_count_);
-  T* to = weights_.data();
+  weights_ = Scratch<A>(weight_count_);
+  A* to = weights_.data();
   for (const Axis& r : rows_)
     for (const Axis& c : columns_) {
       phases_.push_back({&r, &c, to});
@@ -119,25 +119,25 @@ void Correlation<T>::pack_filter(const Filter<T>& filter) {
     for (const Phase& phase : phases_)
       for (std::int64_t p = begin; p < end; ++p) {
         const std::int64_t used = std::min(panel_, out_.channels - p * panel_);
-        T* block = const_cast<T*>(phase.weights) + p * phase.depth() * channels * panel_;
+        A* block = const_cast<A*>(phase.weights) + p * phase.depth() * channels * panel_;
         for (std::int64_t i = 0; i < phase.rows->taps; ++i)
           for (std::int64_t j = 0; j < phase.columns->taps; ++j, block += channels * panel_) {
-            const T* from =
+            const A* from =
                 filter.data + p * panel_ * filter.out_step +
                 (phase.rows->kernel_first + i * phase.rows->kernel_step) * filter.row_step +
                 (phase.columns->kernel_first + j * phase.columns->kernel_step) * filter.column_step;
             copy_matrix(block, panel_, from, filter.in_step, filter.out_step, channels, used);
             if (used < panel_)
               for (std::int64_t c = 0; c < channels; ++c)
-                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, T(0));
+                std::fill(block + c * panel_ + used, block + (c + 1) * panel_, A());
           }
       }
   });
 }
 
 /// The part of the input that rows [top, bottom) of the output are made of.
-template <class T>
-Window Correlation<T>::window(std::int64_t top, std::int64_t bottom) const {
+template <class T, class A>
+Window Correlation<T, A>::window(std::int64_t top, std::int64_t bottom) const {
   const auto bounds = [](const std::vector<Axis>& axes, std::int64_t from, std::int64_t to) {
     std::int64_t low = INT64_MAX, high = INT64_MIN;
     for (const Axis& a : axes) {
@@ -154,13 +154,13 @@ Window Correlation<T>::window(std::int64_t top, std::int64_t bottom) const {
 }
 
 /// Whole images, in groups that share the weights while those are in cache.
-template <class T>
-void Correlation<T>::run_images(std::int64_t begin, std::int64_t end) const {
+template <class T, class A>
+void Correlation<T, A>::run_images(std::int64_t begin, std::int64_t end) const {
   std::int64_t group = 1;
-  if (weight_count_ * static_cast<std::int64_t>(sizeof(T)) > kCacheBytes) {
+  if (weight_count_ * static_cast<std::int64_t>(sizeof(A)) > kCacheBytes) {
     const std::int64_t bytes =
-        (in_.height * in_.width * in_.channels + out_.height * out_.width * out_.channels) *
-        static_cast<std::int64_t>(sizeof(T));
+        in_.height * in_.width * in_.channels * static_cast<std::int64_t>(sizeof(A)) +
+        out_.height * out_.width * out_.channels * static_cast<std::int64_t>(sizeof(T));
     group = std::clamp<std::int64_t>((1 << 20) / std::max<std::int64_t>(1, bytes), 1, 8);
   }
   for (std::int64_t image = begin; image < end; image += group)
@@ -169,9 +169,9 @@ void Correlation<T>::run_images(std::int64_t begin, std::int64_t end) const {
 
 /// `window` of `count` images from `image` on: where they lie, or their copies in `copied`, which
 /// threads make together where they may.
-template <class T>
-Pixels<const T> Correlation<T>::pixels(std::int64_t image, std::int64_t count, const Window& window,
-                                       Scratch<T>& copied) const {
+template <class T, class A>
+Pixels<const A> Correlation<T, A>::pixels(std::int64_t image, std::int64_t count,
+                                          const Window& window, Scratch<A>& copied) const {
   const bool sparse = rows_.size() == 1 && columns_.size() == 1 &&
                       (rows_[0].taps < rows_[0].stride || columns_[0].taps < columns_[0].stride);
   if (reads_in_place(in_, window, sparse))
@@ -179,10 +179,10 @@ Pixels<const T> Correlation<T>::pixels(std::int64_t image, std::int64_t count, c
                 window.left * in_.pixel_step,
             in_.image_step, in_.row_step, in_.pixel_step};
   const std::int64_t size = window.height * window.width * in_.channels;
-  copied = Scratch<T>(count * size);
+  copied = Scratch<A>(count * size);
   parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
-    T* const to = copied.data() + i * size;
-    if (!window.inside(in_)) std::fill_n(to, size, T(0));
+    A* const to = copied.data() + i * size;
+    if (!window.inside(in_)) std::fill_n(to, size, A());
     gather(to, in_.channels, in_, image + i, window);
   });
   return {copied.data(), size, window.width * in_.channels, in_.channels};
@@ -190,9 +190,9 @@ Pixels<const T> Correlation<T>::pixels(std::int64_t image, std::int64_t count, c
 
 /// Rows [top, bottom) of `count` images from `image` on: where they are to lie, or in `result`,
 /// from where put() brings them there.
-template <class T>
-Pixels<T> Correlation<T>::results(std::int64_t image, std::int64_t count, std::int64_t top,
-                                  std::int64_t bottom, Scratch<T>& result) const {
+template <class T, class A>
+Pixels<T> Correlation<T, A>::results(std::int64_t image, std::int64_t count, std::int64_t top,
+                                     std::int64_t bottom, Scratch<T>& result) const {
   if (out_.channel_step == 1)
     return {out_.data + image * out_.image_step + top * out_.row_step, out_.image_step,
             out_.row_step, out_.pixel_step};
@@ -201,22 +201,22 @@ Pixels<T> Correlation<T>::results(std::int64_t image, std::int64_t count, std::i
   return {result.data(), row * (bottom - top), row, pixel};
 }
 
-template <class T>
-void Correlation<T>::put(std::int64_t image, std::int64_t count, std::int64_t top,
-                         std::int64_t bottom, const Pixels<T>& from) const {
+template <class T, class A>
+void Correlation<T, A>::put(std::int64_t image, std::int64_t count, std::int64_t top,
+                            std::int64_t bottom, const Pixels<T>& from) const {
   parallel_for(count, 1, [&](std::int64_t i, std::int64_t) {
     scatter(out_, image + i, top, bottom - top, from.at(i, 0, 0), from.row_step, from.pixel_step);
   });
 }
 
 /// Rows [top, bottom) of `count` images from `image` on.
-template <class T>
-void Correlation<T>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
-                              std::int64_t bottom) const {
+template <class T, class A>
+void Correlation<T, A>::run_rows(std::int64_t image, std::int64_t count, std::int64_t top,
+                                 std::int64_t bottom) const {
   const Window window = this->window(top, bottom);
-  Scratch<T> copied;
+  Scratch<A> copied;
   Scratch<T> result;
-  const Pixels<const T> in = pixels(image, count, window, copied);
+  const Pixels<const A> in = pixels(image, count, window, copied);
   const Pixels<T> out = results(image, count, top, bottom, result);
   for (const Phase& phase : phases_)
     for (std::int64_t p = 0; p < panels_; ++p)
@@ -226,20 +226,20 @@ void Correlation<T>::run_rows(std::int64_t image, std::int64_t count, std::int64
 
 /// Small images and more weights than a core's second cache holds: a task makes a panel of output
 /// channels of many images.
-template <class T>
-void Correlation<T>::run_panels() const {
+template <class T, class A>
+void Correlation<T, A>::run_panels() const {
   const Window window = this->window(0, out_.height);
   for (std::int64_t image = 0; image < out_.count; image += kImagesAtOnce) {
     const std::int64_t count = std::min(kImagesAtOnce, out_.count - image);
-    Scratch<T> copied;
+    Scratch<A> copied;
     Scratch<T> result;
-    const Pixels<const T> in = pixels(image, count, window, copied);
+    const Pixels<const A> in = pixels(image, count, window, copied);
     const Pixels<T> out = results(image, count, 0, out_.height, result);
     const std::int64_t group = std::max(kManyImages, (count * panels_ + kChunks - 1) / kChunks);
     const std::int64_t groups = (count + group - 1) / group;
     parallel_for(groups * panels_, 1, [&](std::int64_t task, std::int64_t) {
       const std::int64_t first = task % groups * group, last = std::min(count, first + group);
-      Pixels<const T> in_group = in;
+      Pixels<const A> in_group = in;
       Pixels<T> out_group = out;
       in_group.data = in.at(first, 0, 0);
       out_group.data = out.at(first, 0, 0);
@@ -252,10 +252,11 @@ void Correlation<T>::run_panels() const {
 
 /// Results [begin, end) along an axis, by the taps that meet an image of `size`. Whatever the size
 /// of the batch: what 0 times an infinite weight is must not depend on it.
-template <class T>
-std::vector<typename Correlation<T>::Run> Correlation<T>::runs(const Axis& axis, std::int64_t begin,
-                                                               std::int64_t end,
-                                                               std::int64_t size) const {
+template <class T, class A>
+std::vector<typename Correlation<T, A>::Run> Correlation<T, A>::runs(const Axis& axis,
+                                                                     std::int64_t begin,
+                                                                     std::int64_t end,
+                                                                     std::int64_t size) const {
   std::vector<Run> runs;
   for (std::int64_t i = begin; i < end; ++i) {
     const auto [first, last] = taps_inside(axis, i, size);
@@ -266,10 +267,10 @@ std::vector<typename Correlation<T>::Run> Correlation<T>::runs(const Axis& axis,
   return runs;
 }
 
-template <class T>
-void Correlation<T>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const T>& in,
-                               const Window& window, const Pixels<T>& out, std::int64_t images,
-                               std::int64_t top, std::int64_t bottom) const {
+template <class T, class A>
+void Correlation<T, A>::run_phase(const Phase& phase, std::int64_t panel, const Pixels<const A>& in,
+                                  const Window& window, const Pixels<T>& out, std::int64_t images,
+                                  std::int64_t top, std::int64_t bottom) const {
   const Axis &rows = *phase.rows, &columns = *phase.columns;
   const std::int64_t channels = in_.channels;
   const std::int64_t begin = rows.results_before(top), end = rows.results_before(bottom);
@@ -278,7 +279,7 @@ void Correlation<T>::run_phase(const Phase& phase, std::int64_t panel, const Pix
   const std::int64_t tile = even_share(columns.count, max_rows(vectors));
   const bool merged = columns.step * in.pixel_step == channels;  // taps of a row side by side
 
-  Micro<T> m{.a_step = columns.stride * in.pixel_step,
+  Micro<A> m{.a_step = columns.stride * in.pixel_step,
              .b_step = panel_,
              .c_step = columns.out_step * out.pixel_step,
              .columns = used};
@@ -289,8 +290,8 @@ void Correlation<T>::run_phase(const Phase& phase, std::int64_t panel, const Pix
   m.a_segment[1] = rows.step * in.row_step;
   m.b_segment[1] = columns.taps * channels * panel_;
 
-  const T* weights = phase.weights + panel * phase.depth() * channels * panel_;
-  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(T));
+  const A* weights = phase.weights + panel * phase.depth() * channels * panel_;
+  const std::int64_t row_bytes = m.b_segment[1] * static_cast<std::int64_t>(sizeof(A));
   const std::int64_t taps = std::clamp<std::int64_t>(
       kCacheBytes / std::max<std::int64_t>(1, row_bytes), 1, std::max<std::int64_t>(1, rows.taps));
   for (std::int64_t tap = 0; tap == 0 || tap < rows.taps; tap += taps) {
@@ -313,13 +314,13 @@ void Correlation<T>::run_phase(const Phase& phase, std::int64_t panel, const Pix
           const std::int64_t first = std::max(tap, row.tap);
           const std::int64_t last = std::max(first, std::min(tap + taps, row.tap + row.taps));
           if (first == last && tap > 0) continue;  // else they start with the bias, or at 0
-          Micro<T> part = m;
+          Micro<A> part = m;
           part.segments[1] = last - first;
           (merged ? part.run : part.segments[0]) = column.taps * (merged ? channels : 1);
           part.b += (first - tap) * m.b_segment[1] + column.tap * channels * panel_;
           const std::int64_t to_tap =
               (first - tap) * rows.step * in.row_step + column.tap * columns.step * in.pixel_step;
-          const T* a_rows[kMaxRows];
+          const A* a_rows[kMaxRows];
           T* c_rows[kMaxRows];
           part.a_rows = a_rows;
           part.c_rows = c_rows;

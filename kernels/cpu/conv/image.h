@@ -41,11 +41,12 @@ struct Filter {
 };
 
 /// One group of a forward pass: `out` is made of `in`. Of a gradient by the input, `out` is that.
-template <class T>
+/// Factors are of type A.
+template <class T, class A = T>
 struct Group {
   Images<T> out;
-  Images<const T> in;
-  Filter<T> filter;
+  Images<const A> in;
+  Filter<A> filter;
   const T* bias = nullptr;
   std::int64_t bias_step = 0;
 

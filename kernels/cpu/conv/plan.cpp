@@ -12,9 +12,9 @@ namespace ferrite::kernels::cpu {
 
 namespace {
 
-constexpr const char* kNames[] = {"depthwise", "product",       "float_copies",
-                                  "direct",    "weight_blocks", "columns",
-                                  "planes",    "winograd_2x2",  "winograd_4x4"};
+constexpr const char* kNames[] = {"depthwise",    "product",       "pairs",   "float_copies",
+                                  "direct",       "weight_blocks", "columns", "planes",
+                                  "winograd_2x2", "winograd_4x4"};
 
 /// Cycles for one vector of channels: of a tile into the points of Winograd's algorithm, of a tile
 /// out of them, and of a filter into them (with the way there), by the side of a tile's results.
@@ -116,13 +116,20 @@ class Costs {
 
   /// The way of 16-bit images into float32 and back.
   std::int64_t copies() const {
-    return 12 *
-           vectors(to_.height * to_.width * to_.channels +
-                   from_.height * from_.width * from_.channels) *
-           images();
+    return 12 * vectors(from_.height * from_.width * from_.channels) * images() + copies_of_out();
+  }
+  /// Direct sums by pairs of channels, and the way of their results from float32; or by pairs of
+  /// images, which are brought together.
+  std::int64_t pairs() const {
+    if (call_.pass != ConvPass::weight) return direct() / 2 + copies_of_out();
+    const std::int64_t sums = direct() / to_.count * ((to_.count + 1) / 2);
+    return sums + (has_many_sums() ? sums / 4 : 0) + copies() / 2;
   }
 
  private:
+  std::int64_t copies_of_out() const {
+    return 12 * vectors(to_.height * to_.width * to_.channels) * images();
+  }
   std::int64_t channels_of(bool outs) const {
     return outs ? call_.out.sizes[1] / call_.params.groups : call_.weight.sizes[1];
   }
@@ -176,7 +183,33 @@ std::vector<int> winograd_sides(const Costs& costs) {
   return costs.fine_enough(4) ? std::vector{2, 4} : std::vector{2};
 }
 
+/// Whether an instruction for pairs takes as long as one for float32: on AMD's Zen 4 and 5; on
+/// Intel Xeons with AMX it takes three times as long (measured by direct sums).
+bool pairs_are_fast() {
+#if defined(__x86_64__)
+  static const bool fast = pair_products() && !__builtin_cpu_is("intel");
+  return fast;
+#else
+  return pair_products();
+#endif
+}
+
 }  // namespace
+
+bool sums_pairs(const ConvCall& c) {
+  const auto even = [](std::int64_t i) { return i % 2 == 0; };
+  const auto dense = [](const View& v) {
+    return v.numel > 0 && v.strides[1] == 1 && v.strides[3] == v.sizes[1] &&
+           v.strides[2] == v.sizes[3] * v.strides[3] && v.strides[0] == v.sizes[2] * v.strides[2];
+  };
+  if (!pairs_are_fast() || c.out.dtype != kBFloat16) return false;
+  if (conv_algorithm() != ConvAlgorithm::automatic && conv_algorithm() != ConvAlgorithm::direct)
+    return false;
+  if (c.pass == ConvPass::weight) return dense(c.input) && dense(c.out);
+  const View& from = c.pass == ConvPass::forward ? c.input : c.out;
+  return even(from.sizes[1] / c.params.groups) && from.strides[1] == 1 &&
+         even(from.strides[0] | from.strides[2] | from.strides[3]) && dense(c.weight);
+}
 
 bool sums_by_rows(const ConvCall& c) {
   constexpr std::int64_t kNearBytes = 256 << 10;
@@ -209,6 +242,7 @@ ConvPlan plan_of(const ConvCall& call) {
   const bool depthwise = costs.is_depthwise(), half = itemsize(call.out.dtype) == 2;
   if (depthwise) plan.candidates.push_back({ConvMethod::depthwise, costs.depthwise()});
   if (pair_products() && is_product(call)) add(ConvMethod::product, costs.direct() / 2);
+  if (sums_pairs(call)) add(ConvMethod::pairs, costs.pairs());
   if (half) {
     ConvCall wide = call;
     for (View* v : {&wide.input, &wide.weight, &wide.out}) v->dtype = kFloat32;

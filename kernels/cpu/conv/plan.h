@@ -24,6 +24,7 @@ struct ConvCall {
 enum class ConvMethod : std::uint8_t {
   depthwise,
   product,
+  pairs,
   float_copies,  ///< of 16-bit operands, for the engine that is best for float32
   direct,        ///< correlate.h; by the weights weight.h
   weight_blocks,
@@ -50,6 +51,9 @@ ConvPlan plan_of(const ConvCall& call);
 /// "conv2d forward float32 [8, 64, 28, 28] * [64, 64, 3, 3] -> [8, 64, 28, 28]: winograd_4x4
 /// (direct 1807, winograd_2x2 1195, winograd_4x4 817)", costs in thousands.
 std::string to_string(const ConvCall& call, const ConvPlan& plan);
+
+/// Whether direct sums of a call can multiply pairs of bfloat16 (pairs.h).
+bool sums_pairs(const ConvCall& call);
 
 /// Whether a gradient by the weights takes each row for an image: sums of 1 x 1 taps in steps of 1
 /// do not depend on what is an image, and a row stays in a near cache.

@@ -4,6 +4,7 @@
 #include "ferrite/kernels/cpu/conv/columns.h"
 #include "ferrite/kernels/cpu/conv/depthwise.h"
 #include "ferrite/kernels/cpu/conv/float_copies.h"
+#include "ferrite/kernels/cpu/conv/pairs.h"
 #include "ferrite/kernels/cpu/conv/planes.h"
 #include "ferrite/kernels/cpu/conv/product.h"
 #include "ferrite/kernels/cpu/conv/weight.h"
@@ -117,6 +118,8 @@ void run_conv(const ConvCall& call, ConvMethod method) {
   if (method == ConvMethod::depthwise) return depthwise::run<S>(call);
   if constexpr (is_half_type<S>) {
     if (method == ConvMethod::product) return run_product(call);
+    if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
+      if (method == ConvMethod::pairs) return run_pairs<S>(call);
     run_as_float<S>(call);
   } else if (call.pass == ConvPass::weight) {
     sum_weight_gradient<S>(call, method);

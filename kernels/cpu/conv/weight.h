@@ -6,15 +6,15 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Of float or double.
-template <class T>
+/// Of float or double; or in float of Pairs, one of which has the same pixel of two images.
+template <class T, class A = T>
 class WeightGradient {
  public:
-  WeightGradient(const Images<const T>& in, const Images<const T>& grad, std::int64_t kernel_rows,
+  WeightGradient(const Images<const A>& in, const Images<const A>& grad, std::int64_t kernel_rows,
                  std::int64_t kernel_columns, const ConvParams& params);
 
   /// Writes the gradient by the weights, with strides by (output channel, input channel, kernel
-  /// row, kernel column), and that by the bias unless it is null.
+  /// row, kernel column), and that by the bias unless it is null, which it is of Pairs.
   void run(T* out, const std::int64_t* strides, T* bias, std::int64_t bias_step) const;
 
  private:
@@ -27,7 +27,7 @@ class WeightGradient {
 
   /// The pixels of `count` images.
   struct Operands {
-    Pixels<const T> in, grad;
+    Pixels<const A> in, grad;
     std::int64_t count;
 
     Operands part(std::int64_t image, std::int64_t images) const {
@@ -40,22 +40,22 @@ class WeightGradient {
 
   std::int64_t in_size() const { return window_.height * window_.width * in_.channels; }
   std::int64_t grad_size() const { return grad_.height * grad_.width * columns_; }
-  Scratch<T> in_copies(std::int64_t count) const {
-    return copies_in_ ? Scratch<T>(count * in_size()) : Scratch<T>();
+  Scratch<A> in_copies(std::int64_t count) const {
+    return copies_in_ ? Scratch<A>(count * in_size()) : Scratch<A>();
   }
-  Scratch<T> grad_copies(std::int64_t count) const {
-    return copies_grad_ ? Scratch<T>(count * grad_size()) : Scratch<T>();
+  Scratch<A> grad_copies(std::int64_t count) const {
+    return copies_grad_ ? Scratch<A>(count * grad_size()) : Scratch<A>();
   }
-  void copy(std::int64_t image, T* in_copy, T* grad_copy) const;
-  Operands operands(std::int64_t image, std::int64_t count, const Scratch<T>& in,
-                    const Scratch<T>& grad) const;
+  void copy(std::int64_t image, A* in_copy, A* grad_copy) const;
+  Operands operands(std::int64_t image, std::int64_t count, const Scratch<A>& in,
+                    const Scratch<A>& grad) const;
   void run_batch(std::int64_t begin, std::int64_t end, T* sums, T* bias_sums) const;
   void run_split(T* sums, T* bias_sums) const;
   void run_unit(const Operands& o, std::int64_t unit, T* sums, bool accumulate) const;
   void sum_bias(const Operands& o, std::int64_t begin, std::int64_t end, T* sums) const;
   void write(T* out, const std::int64_t* strides, const T* sums) const;
 
-  Images<const T> in_, grad_;
+  Images<const A> in_, grad_;
   std::int64_t kernel_rows_, kernel_columns_;
   ConvParams params_;
   Window window_;
@@ -69,10 +69,10 @@ class WeightGradient {
   std::int64_t rows_, panel_, panels_, tile_, blocks_, units_;
 };
 
-template <class T>
-WeightGradient<T>::WeightGradient(const Images<const T>& in, const Images<const T>& grad,
-                                  std::int64_t kernel_rows, std::int64_t kernel_columns,
-                                  const ConvParams& params)
+template <class T, class A>
+WeightGradient<T, A>::WeightGradient(const Images<const A>& in, const Images<const A>& grad,
+                                     std::int64_t kernel_rows, std::int64_t kernel_columns,
+                                     const ConvParams& params)
     : in_(in),
       grad_(grad),
       kernel_rows_(kernel_rows),
@@ -105,9 +105,9 @@ WeightGradient<T>::WeightGradient(const Images<const T>& in, const Images<const 
   units_ = panels_ * group_rows_ * group_columns_ * blocks_;
 }
 
-template <class T>
-void WeightGradient<T>::run(T* out, const std::int64_t* strides, T* bias,
-                            std::int64_t bias_step) const {
+template <class T, class A>
+void WeightGradient<T, A>::run(T* out, const std::int64_t* strides, T* bias,
+                               std::int64_t bias_step) const {
   const std::int64_t bytes = size_ * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t most =
       std::clamp<std::int64_t>(kPartialBytes / std::max<std::int64_t>(1, bytes), 1, kChunks);
@@ -142,18 +142,16 @@ void WeightGradient<T>::run(T* out, const std::int64_t* strides, T* bias,
 }
 
 /// Copies of one image and its gradient, where the inner kernel needs them.
-template <class T>
-void WeightGradient<T>::copy(std::int64_t image, T* in_copy, T* grad_copy) const {
+template <class T, class A>
+void WeightGradient<T, A>::copy(std::int64_t image, A* in_copy, A* grad_copy) const {
   if (copies_in_) copy_window(in_copy, in_, image, window_);
   if (copies_grad_) copy_pixels(grad_copy, columns_, grad_, image);
 }
 
 /// `count` images from `image` on, or their copies.
-template <class T>
-typename WeightGradient<T>::Operands WeightGradient<T>::operands(std::int64_t image,
-                                                                 std::int64_t count,
-                                                                 const Scratch<T>& in,
-                                                                 const Scratch<T>& grad) const {
+template <class T, class A>
+typename WeightGradient<T, A>::Operands WeightGradient<T, A>::operands(
+    std::int64_t image, std::int64_t count, const Scratch<A>& in, const Scratch<A>& grad) const {
   Operands o{{}, {}, count};
   if (copies_in_)
     o.in = {in.data(), in_size(), window_.width * in_.channels, in_.channels};
@@ -170,28 +168,29 @@ typename WeightGradient<T>::Operands WeightGradient<T>::operands(std::int64_t im
 }
 
 /// All sums over images [begin, end), by one thread.
-template <class T>
-void WeightGradient<T>::run_batch(std::int64_t begin, std::int64_t end, T* sums,
-                                  T* bias_sums) const {
-  const std::int64_t bytes = (in_size() + grad_size()) * static_cast<std::int64_t>(sizeof(T));
+template <class T, class A>
+void WeightGradient<T, A>::run_batch(std::int64_t begin, std::int64_t end, T* sums,
+                                     T* bias_sums) const {
+  const std::int64_t bytes = (in_size() + grad_size()) * static_cast<std::int64_t>(sizeof(A));
   const std::int64_t group =
       std::clamp<std::int64_t>(kGroupBytes / std::max<std::int64_t>(1, bytes), 1, end - begin);
-  const Scratch<T> in = in_copies(group), grad = grad_copies(group);
+  const Scratch<A> in = in_copies(group), grad = grad_copies(group);
   for (std::int64_t image = begin; image < end; image += group) {
     const Operands o = operands(image, std::min(group, end - image), in, grad);
     for (std::int64_t i = 0; i < o.count; ++i)
       copy(image + i, in ? in.data() + i * in_size() : nullptr,
            grad ? grad.data() + i * grad_size() : nullptr);
     for (std::int64_t unit = 0; unit < units_; ++unit) run_unit(o, unit, sums, image > begin);
-    if (bias_sums) sum_bias(o, 0, columns_, bias_sums);
+    if constexpr (std::is_same_v<T, A>)
+      if (bias_sums) sum_bias(o, 0, columns_, bias_sums);
   }
 }
 
 /// Few images, or sums too large to have one for each chunk of the batch: each task makes a part of
 /// the sums over all images.
-template <class T>
-void WeightGradient<T>::run_split(T* sums, T* bias_sums) const {
-  const Scratch<T> in = in_copies(in_.count), grad = grad_copies(in_.count);
+template <class T, class A>
+void WeightGradient<T, A>::run_split(T* sums, T* bias_sums) const {
+  const Scratch<A> in = in_copies(in_.count), grad = grad_copies(in_.count);
   if (in || grad)
     parallel_for(in_.count, 1, [&](std::int64_t image, std::int64_t) {
       copy(image, in ? in.data() + image * in_size() : nullptr,
@@ -201,7 +200,7 @@ void WeightGradient<T>::run_split(T* sums, T* bias_sums) const {
   // So many that a panel of their gradients stays in the first cache.
   const std::int64_t group = std::max<std::int64_t>(
       1,
-      kPanelBytes / (grad_.height * grad_.width * panel_ * static_cast<std::int64_t>(sizeof(T))));
+      kPanelBytes / (grad_.height * grad_.width * panel_ * static_cast<std::int64_t>(sizeof(A))));
   const std::int64_t work =
       in_.count * grad_.height * grad_.width * panel_ * std::min(rows_, kUnitTiles * tile_);
   parallel_for(units_, (1 << 18) / std::max<std::int64_t>(1, work) + 1,
@@ -212,15 +211,17 @@ void WeightGradient<T>::run_split(T* sums, T* bias_sums) const {
                               image > 0);
                  }
                });
-  if (bias_sums)
-    parallel_for(columns_, 4 * kLanes<T>,
-                 [&](std::int64_t begin, std::int64_t end) { sum_bias(o, begin, end, bias_sums); });
+  if constexpr (std::is_same_v<T, A>)
+    if (bias_sums)
+      parallel_for(columns_, 4 * kLanes<T>, [&](std::int64_t begin, std::int64_t end) {
+        sum_bias(o, begin, end, bias_sums);
+      });
 }
 
 /// Some rows of the sums, over the images of `o`, for one panel of output channels.
-template <class T>
-void WeightGradient<T>::run_unit(const Operands& o, std::int64_t unit, T* sums,
-                                 bool accumulate) const {
+template <class T, class A>
+void WeightGradient<T, A>::run_unit(const Operands& o, std::int64_t unit, T* sums,
+                                    bool accumulate) const {
   const std::int64_t block = unit % blocks_;
   unit /= blocks_;
   const std::int64_t tap = unit % group_columns_;
@@ -231,7 +232,7 @@ void WeightGradient<T>::run_unit(const Operands& o, std::int64_t unit, T* sums,
   const std::int64_t top = kernel_row * params_.dilation[0] + window_.top;
   const Inside inside(grad_.height, params_.stride[0], scattered_ ? 0 : top,
                       scattered_ ? INT64_MAX : in_.height);
-  Micro<T> m{.a_step = params_.stride[1] * o.in.pixel_step,
+  Micro<A> m{.a_step = params_.stride[1] * o.in.pixel_step,
              .b = o.grad.at(0, inside.first, 0) + panel * panel_,
              .b_step = o.grad.pixel_step,
              .run = grad_.width,
@@ -241,9 +242,9 @@ void WeightGradient<T>::run_unit(const Operands& o, std::int64_t unit, T* sums,
              .c_step = columns_,
              .columns = used,
              .accumulate = accumulate};
-  const T* a_rows[kMaxRows];
+  const A* a_rows[kMaxRows];
   T* c_rows[kMaxRows];
-  const T* a = o.in.at(0, kernel_row * params_.dilation[0] + inside.first * params_.stride[0],
+  const A* a = o.in.at(0, kernel_row * params_.dilation[0] + inside.first * params_.stride[0],
                        tap * params_.dilation[1]);
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
   const std::int64_t end = std::min(rows_, (block + 1) * kUnitTiles * tile_);
@@ -269,9 +270,9 @@ void WeightGradient<T>::run_unit(const Operands& o, std::int64_t unit, T* sums,
 }
 
 /// Adds the gradient of output channels [begin, end), over the images of `o`, to `sums`.
-template <class T>
-void WeightGradient<T>::sum_bias(const Operands& o, std::int64_t begin, std::int64_t end,
-                                 T* sums) const {
+template <class T, class A>
+void WeightGradient<T, A>::sum_bias(const Operands& o, std::int64_t begin, std::int64_t end,
+                                    T* sums) const {
   for (std::int64_t c = begin; c < end; c += kLanes<T>) {
     Vector<T> total{};
     for (std::int64_t image = 0; image < o.count; ++image) {
@@ -293,8 +294,8 @@ void WeightGradient<T>::sum_bias(const Operands& o, std::int64_t begin, std::int
   }
 }
 
-template <class T>
-void WeightGradient<T>::write(T* out, const std::int64_t* strides, const T* sums) const {
+template <class T, class A>
+void WeightGradient<T, A>::write(T* out, const std::int64_t* strides, const T* sums) const {
   const std::int64_t channels = in_.channels, taps = kernel_rows_ * kernel_columns_;
   const std::int64_t depth = taps * channels;
   const bool as_summed =

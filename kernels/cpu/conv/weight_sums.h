@@ -19,7 +19,7 @@ Window window_of(const Images<const T>& grad, std::int64_t kernel_rows, std::int
 /// Copies `window` of one image to `to`, pixel after pixel, with zeros around the image.
 template <class T>
 void copy_window(T* to, const Images<const T>& in, std::int64_t image, const Window& window) {
-  if (!window.inside(in)) std::fill_n(to, window.height * window.width * in.channels, T(0));
+  if (!window.inside(in)) std::fill_n(to, window.height * window.width * in.channels, T());
   gather(to, in.channels, in, image, window);
 }
 
