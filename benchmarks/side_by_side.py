@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 SIDES = ("PyTorch", "libtorch", "Ferrite")
 # Variables that affect speed; all sides inherit them.
-SETTINGS = ("CUDA_LAUNCH", "CUDA_VISIBLE", "DNNL_", "FERRITE_", "GOMP_", "KMP_", "LD_PRELOAD",
+SETTINGS = ("ATEN_", "CUDA_LAUNCH", "CUDA_VISIBLE", "DNNL_", "FERRITE_", "GOMP_", "KMP_", "LD_PRELOAD",
             "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "TORCH_")
 
 

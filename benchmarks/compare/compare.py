@@ -10,6 +10,7 @@ has.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import signal
@@ -77,37 +78,80 @@ def parse(argv=None):
                    help="keep results in the JSON of the same name that this run does not measure")
     p.add_argument("--out", type=pathlib.Path, metavar="NAME",
                    help="writes NAME.md and NAME.json (default: compare in the build folder)")
-    p.add_argument("--build", type=pathlib.Path, default=sbs.ROOT / "build" / "default",
-                   help="build folder (default: build/default)")
+    p.add_argument("--build", type=pathlib.Path, help="build folder (default: build/default)")
     p.add_argument("--no-build", action="store_true", help="do not build: the programs exist")
-    p.add_argument("--python", default=sbs.find_python(), help="a Python that has PyTorch")
+    p.add_argument("--python", help="a Python that has PyTorch (default: the first that is found)")
+    p.add_argument("--pytorch", choices=("found", "pypi"), default="found",
+                   help="pypi: today's PyTorch and torchvision, which are installed into build/torch "
+                        "(some gigabytes) where they are not; libtorch's programs are built against "
+                        "them, in a build folder of their own (default: build/compare)")
+    p.add_argument("--executions", type=choices(*training.EXECUTIONS), metavar="WAYS",
+                   help="of " + ",".join(training.EXECUTIONS) + " (default: eager; with --pytorch "
+                        "pypi compile-default and compile-max-autotune too)")
     args = p.parse_args(argv)
     if args.rounds is not None and args.rounds < 2:
         p.error("--rounds must be 2 or more")
+    pypi = args.pytorch == "pypi"
+    if pypi and args.python:
+        p.error("--pytorch pypi and --python exclude each other")
+    args.python = args.python or (TORCH / "bin" / "python" if pypi else sbs.find_python())
+    args.build = args.build or sbs.ROOT / "build" / ("compare" if pypi else "default")
+    args.executions = args.executions or (
+        ["eager", "compile-default", "compile-max-autotune"] if pypi else ["eager"])
     args.out = args.out or args.build / "compare"
     return args
 
 
 # ---- Building
 
-def build_commands(folder):
-    """What makes the programs in a build folder: configures it where it is not, or is without
-    benchmarks."""
+TORCH = sbs.ROOT / "build" / "torch"  # where tests/differential.sh looks for PyTorch too
+
+
+def finds_torch():
+    with contextlib.suppress(OSError):
+        return subprocess.run([TORCH / "bin" / "python", "-c", "import torch, torchvision"],
+                              stderr=subprocess.DEVNULL).returncode == 0
+    return False
+
+
+def install_pytorch():
+    """PyTorch and torchvision of PyPI, in a virtual environment."""
+    for command in ([sys.executable, "-m", "venv", TORCH],
+                    [TORCH / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check",
+                     "torch", "torchvision", "numpy"]):
+        if finds_torch():
+            return
+        print(" ".join(map(str, command)), file=sys.stderr, flush=True)
+        if subprocess.run(command).returncode != 0:
+            sys.exit("this failed: --pytorch pypi needs python3-venv, access to PyPI and some gigabytes")
+
+
+def libtorch_options():
+    """What CMake needs to find the libtorch of build/torch, and no other."""
+    found = next(TORCH.glob("lib/python3*/site-packages/torch"), None)
+    return ["-U", "TORCH_*", f"-DCMAKE_PREFIX_PATH={found}"] if found else []
+
+
+def build_commands(folder, pypi=False):
+    """What makes the programs in a build folder: configures it where it is not, is without
+    benchmarks, or is to use the libtorch of PyPI."""
     cache = folder / "CMakeCache.txt"
     commands = []
+    libtorch = libtorch_options() if pypi else []
     if not cache.exists():
         in_place = folder.resolve().parent == sbs.ROOT / "build"  # named after a preset
         commands.append(["bash", sbs.ROOT / "scripts" / "configure.sh", folder.name,
-                         "-DFERRITE_BENCHMARKS=ON"] if in_place else
-                        ["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON"])
-    elif "FERRITE_BENCHMARKS:BOOL=ON" not in cache.read_text():
-        commands.append(["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON"])
+                         "-DFERRITE_BENCHMARKS=ON"] if in_place and not pypi else
+                        ["cmake", "-S", sbs.ROOT, "-B", folder, "-G", "Ninja",
+                         "-DFERRITE_CUDA=OFF", "-DFERRITE_BENCHMARKS=ON", *libtorch])
+    elif libtorch or "FERRITE_BENCHMARKS:BOOL=ON" not in cache.read_text():
+        commands.append(["cmake", "-S", sbs.ROOT, "-B", folder, "-DFERRITE_BENCHMARKS=ON", *libtorch])
     commands.append(["cmake", "--build", folder, "--target", "compare_programs", "--parallel"])
     return [[str(word) for word in command] for command in commands]
 
 
-def build(folder):
-    for command in build_commands(folder):
+def build(folder, pypi=False):
+    for command in build_commands(folder, pypi):
         print(f"{' '.join(command)}", file=sys.stderr, flush=True)
         if subprocess.run(command, stdout=sys.stderr).returncode != 0:
             sys.exit("this failed; if packages are missing:  bash scripts/install_packages.sh\n"
@@ -137,8 +181,9 @@ def training_commands(args):
             continue
         yield [*common(args), "--models", *chosen, *flags("--batches", args.batches or batches),
                *flags("--threads", args.threads), *flags("--modes", args.modes),
-               *flags("--layouts", args.layouts), "--precisions", "float32", "--executions", "eager",
-               "--rounds", str(args.rounds or rounds), "--limit", "4" if args.quick else "6",
+               *flags("--layouts", args.layouts), "--precisions", "float32",
+               "--executions", *args.executions, "--rounds", str(args.rounds or rounds),
+               "--limit", "4" if args.quick else "6",
                "--seconds", str(args.seconds or seconds), "--warmup", "5", "--data", "2",
                *([] if args.all_layouts or "lenet5" in models else ["--best-layouts"])]
 
@@ -270,8 +315,11 @@ def stop(number, frame):
 
 def main():
     args = parse()
+    pypi = args.pytorch == "pypi"
+    if pypi:
+        install_pytorch()
     if not args.no_build:
-        build(args.build)
+        build(args.build, pypi)
     signal.signal(signal.SIGTERM, stop)
     report = previous(args)
     report["runs"].append(dict(sbs.machine(), complete=False))

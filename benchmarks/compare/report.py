@@ -166,7 +166,12 @@ def sections(report):
         yield "Training and forward passes", (
             "Images per second, float32. A training step is forward, cross entropy, backward and SGD "
             "with momentum; forward is evaluation without gradients. The ratio is that of Ferrite's "
-            "better layout to the best of the others.\n\n" + training.summary(parts["training"]))
+            "better layout to the best of the others. The last but one column is what Ferrite reaches of "
+            "the machine's limit: its multiplications and additions as direct sums, and by Winograd's "
+            "algorithm where that applies.\n\n" + training.summary(parts["training"]) +
+            "\n\nThe limits of the machine:\n\n" + training.limits_text(parts["training"]))
+        if times := training.compile_times(parts["training"]):
+            yield "Compile times", times
     if "ops" in parts and parts["ops"].get("results"):
         yield "Operations on one element", host_cost.table(parts["ops"])
     if "loader" in parts and parts["loader"].get("results"):

@@ -130,6 +130,12 @@ def make_sides(args):
             Side("Ferrite", [sbs.ferrite_program(args, "bench_training")], ("eager", "graph", "optimized"))]
 
 
+def limits(args, sides, threads):
+    """What the processor can do at most with so many threads, measured by Ferrite's program."""
+    ferrite = sides[-1]
+    return sbs.probe([*ferrite.command, "--threads", threads])["limits"] if ferrite.info else None
+
+
 def label(side, precision, layout, execution):
     return f"{side.name} {SHORT[layout]} {precision} {execution}"
 
@@ -199,8 +205,10 @@ def measure(args, report, save):
     an interrupted run keeps its results."""
     sides = make_sides(args)
     report.setdefault("sides", {}).update({s.name: s.info for s in sides})
-    for key, empty in (("programs", {}), ("results", []), ("not_run", [])):
+    for key, empty in (("programs", {}), ("results", []), ("not_run", []), ("limits", {})):
         report.setdefault(key, empty)
+    if args.on_cpu:
+        report["limits"].update({str(n): limits(args, sides, n) for n in args.threads})
     for model, precision, threads in itertools.product(args.models, args.precisions, args.threads):
         default = CPU_BATCHES.get(model, BATCHES[model]) if args.on_cpu else BATCHES[model]
         layouts = {side: args.layouts for side in sbs.SIDES}
@@ -259,6 +267,49 @@ def peak(result, name):
     return max(a["memory"]["peak_bytes"] for a in result["answers"][name])
 
 
+def flops_of(result):
+    """{"direct", "winograd"}: the multiplications and additions an image of a result's mode, with
+    the sums as they are defined and with those of Winograd's algorithm where it applies."""
+    info = next((p for p in result["programs"].values() if p.get("flops")), None)
+    if not info:
+        return None
+    flops = info["flops"]
+    return {way: flops[way] if result["mode"] == "forward" else
+            3 * flops[way] - flops[way + "_first"] for way in ("direct", "winograd")}
+
+
+def share_of_peak(result, speed, report):
+    """"61 % / 34 %": of the processor's multiplications and additions in float32, by direct sums
+    and by Winograd's algorithm. More than 100 % of the former is possible by the latter alone."""
+    limit = report.get("limits", {}).get(str(result["threads"]))
+    flops = flops_of(result)
+    if not limit or not flops:
+        return "-"
+    return " / ".join(f"{100 * speed * flops[way] / limit['flops_per_second']:.0f} %"
+                      for way in ("direct", "winograd"))
+
+
+def limits_text(report):
+    """The limits of the machine, one line for each number of threads."""
+    return "\n".join(
+        f"- {threads} thread(s): {limit['flops_per_second'] / 1e9:,.0f} GFLOP/s in float32 from "
+        f"registers, {limit['bytes_per_second'] / 1e9:,.1f} GB/s read and written by a copy"
+        for threads, limit in sorted(report.get("limits", {}).items()) if limit)
+
+
+def compile_times(report):
+    """The seconds of the first step of each program that compiles, or nothing."""
+    rows = []
+    for r in sorted(report["results"], key=order):
+        for name, info in r["programs"].items():
+            if info.get("execution", "").startswith("compile-"):
+                rows.append([r["model"], r["mode"], r["batch"], r["threads"],
+                             "{1} {3}".format(*name.split()),
+                             f"{info['first_step_seconds'][r['mode']]:.1f}"])
+    return sbs.markdown(["network", "", "batch", "threads", "torch.compile",
+                         "seconds of the first step"], rows) if rows else None
+
+
 def tables(report):
     head = ["model", "mode", "batch", "precision"] + (["threads"] if on_cpu(report) else [])
     rows, best_rows, strange = [], [], []
@@ -289,16 +340,26 @@ def tables(report):
 
 
 def summary(report):
-    """One row per case with its eager float32 programs."""
+    """One row per case with its float32 programs: the eager ones by layout, and the fastest of
+    those that compile."""
     def column(name):
         side, layout, precision, execution = name.split()
-        return f"{side} {layout}" if (precision, execution) == ("float32", "eager") else None
+        if precision != "float32":
+            return None
+        if execution.startswith("compile-"):
+            return f"{side} compiled"
+        return f"{side} {layout}" if execution == "eager" else None
 
     present = {column(n) for r in report["results"] for n in r["answers"]} - {None}
-    columns = [c for side in sbs.SIDES for c in (f"{side} NCHW", f"{side} NHWC") if c in present]
+    columns = [c for side in sbs.SIDES
+               for c in (f"{side} NCHW", f"{side} NHWC", f"{side} compiled") if c in present]
     rows = []
     for r in sorted(report["results"], key=order):
-        answers = {column(n): a for n, a in r["answers"].items() if column(n)}
+        answers = {}  # of what compiles, the fastest
+        for name, found in r["answers"].items():
+            c = column(name)
+            if c and (c not in answers or sbs.median(found, KEY) > sbs.median(answers[c], KEY)):
+                answers[c] = found
         if r["busy_core"] or not answers:
             continue
         best = fastest(r)
@@ -307,8 +368,9 @@ def summary(report):
                      r["threads"]] +
                     [rate(sbs.median(answers[c], KEY)) if c in answers else "" for c in columns] +
                     [f"{best['Ferrite'][1] / theirs[1]:.2f}" if theirs and "Ferrite" in best else "-",
+                     share_of_peak(r, best["Ferrite"][1], report) if "Ferrite" in best else "-",
                      f"{100 * max(sbs.spread(a, KEY) for a in answers.values()):.0f} %"])
-    return sbs.markdown(["network", "", "batch", "threads"] + columns + ["ratio", "spread up to"],
+    return sbs.markdown(["network", "", "batch", "threads"] + columns + ["ratio", "of the peak", "spread up to"],
                         rows)
 
 

@@ -1,5 +1,6 @@
 // Trains on batches held in memory, or evaluates them, and reports the speed: Ferrite's side of
 // compare.py.
+#include "ferrite/benchmarks/training/machine.h"
 #include "ferrite/benchmarks/training/trainer.h"
 #include "ferrite/core/error.h"
 
@@ -10,7 +11,9 @@ using namespace ferrite;
 void run(const bench::Options& options) {
   bench::apply(options);
   bench::Trainer trainer(options);
-  bench::serve(trainer, options, bench::describe(Device(options.device)));
+  nlohmann::json info = bench::describe(Device(options.device));
+  info["flops"] = trainer.flops();
+  bench::serve(trainer, options, std::move(info));
 }
 
 }  // namespace
@@ -21,9 +24,10 @@ int main(int argc, char** argv) {
   bench::add_options(app, options);
   app.add_flag("--checkpoint", options.checkpoint,
                "ResNet: blocks keep only their inputs and are recomputed in backward");
-  const auto probe = [] {
+  const auto probe = [&] {
     nlohmann::json info = bench::describe(Device());
     info["lacks"] = bench::lacks();
+    info["limits"] = bench::machine_limits(options.threads);
     return info;
   };
   return bench::serve_main(argc, argv, options, app, probe, [&] { run(options); });

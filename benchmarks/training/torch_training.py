@@ -313,15 +313,16 @@ def main():
         torch.cuda.set_device(DEVICE)
     trainer = Trainer()
     modes = {}  # {mode: (steps, seconds per step)}
+    first = {}  # {mode: seconds of the first step, which compiles}
     for mode in ("train", "forward") if args.mode == "both" else (args.mode,):
-        trainer.run(mode, 1)  # memory used to try out plans is not counted
-        synchronize()
+        first[mode], _ = timed(trainer, mode, 1)  # memory used to try out plans is not counted
         reset_peak_memory()
         modes[mode] = warm_up(trainer, mode)
     emit(**describe(), ready=True, model=args.model, layout=args.layout, precision=args.precision,
          amp_dtype=str(trainer.amp_dtype).removeprefix("torch.") if trainer.amp_dtype else None,
          execution=args.execution, cudnn_benchmark=args.cudnn_benchmark, batch=args.batch,
-         threads=torch.get_num_threads(), steps={m: steps for m, (steps, _) in modes.items()})
+         threads=torch.get_num_threads(), first_step_seconds=first,
+         steps={m: steps for m, (steps, _) in modes.items()})
     for line in sys.stdin:
         mode = line.strip() if line.strip() in modes else next(iter(modes))
         steps, step_seconds = modes[mode]

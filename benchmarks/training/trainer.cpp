@@ -1,6 +1,7 @@
 #include "ferrite/benchmarks/training/trainer.h"
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/benchmarks/training/machine.h"
 #include "ferrite/core/allocator.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
@@ -62,6 +63,10 @@ Trainer::Trainer(const Options& options)
       }) {
   if (options.execution == "graph")
     graphed_.emplace(*model_, step_, nn::GraphedStepOptions{.static_outputs = true});
+}
+
+nlohmann::json Trainer::flops() {
+  return network_flops(*model_, batches_[0].images.slice(0, 0, 1));
 }
 
 const Batch& Trainer::next() { return batches_[next_++ % batches_.size()]; }

@@ -28,6 +28,8 @@ class Trainer {
   void synchronize() const;
   /// The loss of the last step.
   double loss() const;
+  /// network_flops() of the network.
+  nlohmann::json flops();
   /// Restarts the measurement of peaks.
   void reset_peak_memory();
   /// "peak_bytes": of the process on the CPU, of the tensors on a CUDA device; for the latter also

@@ -97,13 +97,35 @@ class Training(unittest.TestCase):
         self.assertEqual(training.others(training.fastest(r)), ("libtorch NCHW float32 eager", 160))
         self.assertAlmostEqual(reports.ratio(r), 2.0)
         text = training.summary({"results": [r]})
-        self.assertIn("| lenet5 | training | 64 | 1 | 100 | 150 | 160 | 140 | 300 | 320 | 2.00 | 10 % |",
+        self.assertIn("| lenet5 | training | 64 | 1 | 100 | 150 | 160 | 140 | 300 | 320 | 2.00 | - | 10 % |",
                       text)
+
+    def test_compiled_programs_count_and_have_a_column(self):
+        speeds = dict(SPEEDS, **{"PyTorch NCHW float32 compile-default": 200,
+                                 "PyTorch NHWC float32 compile-max-autotune": 400})
+        r = result("lenet5", "train", 64, 1, speeds)
+        self.assertAlmostEqual(reports.ratio(r), 0.8)
+        self.assertIn("| 100 | 150 | 400 | 160 | 140 | 300 | 320 | 0.80 |",
+                      training.summary({"results": [r]}))
+        self.assertIsNone(training.compile_times({"results": [r]}))
+        r["programs"] = {"PyTorch NHWC float32 compile-max-autotune":
+                         {"execution": "compile-max-autotune", "first_step_seconds": {"train": 31.26}}}
+        self.assertIn("| lenet5 | train | 64 | 1 | NHWC compile-max-autotune | 31.3 |",
+                      training.compile_times({"results": [r]}))
+
+    def test_share_of_the_peak_counts_no_gradient_of_images(self):
+        flops = {"direct": 1000, "winograd": 400, "direct_first": 100, "winograd_first": 100}
+        report = {"limits": {"1": {"flops_per_second": 1e6, "bytes_per_second": 1e9}}}
+        for mode, share in (("train", "58 % / 22 %"), ("forward", "20 % / 8 %")):
+            r = result("lenet5", mode, 64, 1, SPEEDS)
+            r["programs"] = {"Ferrite NHWC float32 eager": {"flops": flops}}
+            self.assertEqual(training.share_of_peak(r, 200, report), share)
+        self.assertEqual(training.share_of_peak(r, 200, {}), "-")
 
     def test_alone_it_has_no_ratio(self):
         r = result("lenet5", "train", 64, 1, {n: s for n, s in SPEEDS.items() if "Ferrite" in n})
         self.assertIsNone(reports.ratio(r))
-        self.assertIn("| lenet5 | training | 64 | 1 | 300 | 320 | - | 10 % |",
+        self.assertIn("| lenet5 | training | 64 | 1 | 300 | 320 | - | - | 10 % |",
                       training.summary({"results": [r]}))
         training.tables({"device": "cpu", "results": [r], "not_run": []})
 

@@ -1,0 +1,22 @@
+// The yardstick of the CPU's rows: what its cores can do at most, and what a network needs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "ferrite/nn/module.h"
+
+namespace bench {
+
+/// Of the machine, measured by `threads` threads at once for some 0.3 s: "flops_per_second",
+/// multiplications and additions in float32 by the widest registers that it has, a fused one
+/// counting two; "bytes_per_second", read and written by a copy of more than caches hold.
+nlohmann::json machine_limits(int threads);
+
+/// Multiplications and additions of all layers but norms for one image, in the forward pass:
+/// "direct", as the sums are defined; "winograd", with a quarter of them in convolutions of which
+/// 4 x 4 results can be made from 6 x 6 products (3 x 3 taps, stride 1). A training step needs
+/// both twice more, except the gradient of the images: "direct_first" and "winograd_first" are
+/// those of a first convolution.
+nlohmann::json network_flops(ferrite::nn::Module& network, const ferrite::Tensor& image);
+
+}  // namespace bench
