@@ -9,18 +9,19 @@
 
 namespace ferrite::kernels::cuda {
 
-/// to[0..N) = from[0..N), or 0 if not `valid`; `from` is then not read and may be any address. `to`
-/// is in shared memory; both are aligned to N elements, which together have 4, 8 or 16 bytes. The
-/// calling thread sees the values after async_wait(), other threads after a subsequent barrier.
+/// to[0..N) = from[0..count) and zeros behind them; with a count of 0, `from` is not read and may
+/// be any address. `to` is in shared memory; both are aligned to N elements, which together have 4,
+/// 8 or 16 bytes. The calling thread sees the values after async_wait(), other threads after a
+/// subsequent barrier.
 template <int N, class T>
-__device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
+__device__ __forceinline__ void async_copy_part(T* to, const T* from, int count) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T));
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+  const int bytes = count * static_cast<int>(sizeof(T));
 #if defined(FERRITE_EMULATOR)
-  emulator::async_copy(to, from, kBytes, valid ? kBytes : 0);
+  emulator::async_copy(to, from, kBytes, bytes);
 #elif defined(__CUDA_ARCH__)
   const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  const int bytes = valid ? kBytes : 0;
   if constexpr (kBytes == 16)  // bypasses the L1 cache
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
                  "r"(bytes)
@@ -30,6 +31,12 @@ __device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
                  "n"(kBytes), "r"(bytes)
                  : "memory");
 #endif
+}
+
+/// All N elements, or zeros if not `valid`.
+template <int N, class T>
+__device__ __forceinline__ void async_copy(T* to, const T* from, bool valid) {
+  async_copy_part<N>(to, from, valid ? N : 0);
 }
 
 /// Closes a group of this thread's copies; groups complete in order.

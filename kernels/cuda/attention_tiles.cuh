@@ -92,13 +92,13 @@ __device__ __forceinline__ void multiply_rows(typename Tiles::Weights& c, const 
     using Others = SliceLayout<Tiles::kOthers, Tiles::kWidth, true>;
     for (int k = 0; k < depth; k += 16) {
       unsigned a[4];
-      detail::load_square<Own, true>(a, own, Tiles::warp_row(), k);
+      detail::load_square<Own, true, true>(a, own, Tiles::warp_row(), k);
 #pragma unroll
       for (int j = 0; j < Tiles::kOthers / 16; ++j) {
         unsigned b[4];
-        detail::load_square<Others, true>(b, others, 16 * j, k);
-        multiply_fragments<T>(c[2 * j], a, {b[0], b[2]});
-        multiply_fragments<T>(c[2 * j + 1], a, {b[1], b[3]});
+        detail::load_square<Others, true, false>(b, others, 16 * j, k);
+        multiply_fragments<T>(c[2 * j], a, {b[0], b[1]});
+        multiply_fragments<T>(c[2 * j + 1], a, {b[2], b[3]});
       }
     }
   } else {
@@ -144,9 +144,9 @@ __device__ __forceinline__ void multiply_weights(typename Tiles::Results& result
 #pragma unroll
       for (int j = 0; j < Tiles::kWidth / 16; ++j) {
         unsigned b[4];
-        detail::load_square<Others, false>(b, others, 16 * j, 16 * k);
-        multiply_fragments<T>(results[2 * j], a, {b[0], b[2]});
-        multiply_fragments<T>(results[2 * j + 1], a, {b[1], b[3]});
+        detail::load_square<Others, false, false>(b, others, 16 * j, 16 * k);
+        multiply_fragments<T>(results[2 * j], a, {b[0], b[1]});
+        multiply_fragments<T>(results[2 * j + 1], a, {b[2], b[3]});
       }
     }
   } else {

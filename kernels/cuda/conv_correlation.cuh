@@ -16,7 +16,7 @@ struct alignas(16) ImagePoint {
 struct Correlation {
   const ConvGeometry& g;
   std::uint32_t group;
-  const ConvAxis::Phase &row, &column;
+  const ConvAxis::Phase row, column;
 
   __device__ Correlation(const ConvGeometry& geometry, std::uint32_t batch)
       : Correlation(geometry, batch / geometry.column_phases, batch % geometry.column_phases) {}

@@ -8,7 +8,8 @@ namespace ferrite::kernels::cuda {
 
 /// Fills slices with the elements at row(r) + depth(k) of `Points`, or with 0 outside of the image.
 /// `whole_chunks`: chunks of channels are contiguous and aligned; otherwise elements are gathered.
-template <class S, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
+/// `Whole`: they are, and no code is there for others.
+template <class S, class Points, bool AlongDepth, bool Whole, int Rows, int Depth, int Threads>
 class ChunkLoader {
   using Share = ChunkShare<Rows, Depth, Threads, AlongDepth>;
 
@@ -33,7 +34,7 @@ class ChunkLoader {
 
   /// Copies the next slice.
   __device__ __forceinline__ void fetch(S* slice) {
-    if (whole_chunks_)
+    if (Whole || whole_chunks_)
       copy_chunks(slice);
     else
       gather(slice);
@@ -43,10 +44,7 @@ class ChunkLoader {
  private:
   static constexpr int kPoints = AlongDepth ? Share::kEach : 1;
 
-  static __device__ S* chunk_of(S* slice, int i) {
-    return slice + Share::Layout::at(static_cast<int>(Share::line()) + i * Share::kLineJump,
-                                     static_cast<int>(Share::chunk()));
-  }
+  static __device__ S* chunk_of(S* slice, int i) { return slice + Share::at() + i * Share::kStep; }
 
   __device__ __forceinline__ void copy_chunks(S* slice) const {
     auto depth = points_.depth(k_);
@@ -90,17 +88,19 @@ class ChunkLoader {
   typename Points::Point at_[kPoints];
 };
 
+template <bool Whole>
 struct ChunkLoaders {
   template <class S, class Points, bool AlongDepth, int Rows, int Depth, int Threads>
-  using Loader = ChunkLoader<S, Points, AlongDepth, Rows, Depth, Threads>;
+  using Loader = ChunkLoader<S, Points, AlongDepth, Whole, Rows, Depth, Threads>;
 };
 
 namespace native {
 
-template <class Tile, class S>
+/// `Whole`: all chunks of both operands are contiguous and aligned.
+template <class Tile, bool Whole = false, class S>
 void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<S, float>& work) {
-  using Filter = ConvOperand<S, ConvSide::filter, true, ChunkLoaders>;
-  using Images = ConvOperand<S, ConvSide::positions, true, ChunkLoaders>;
+  using Filter = ConvOperand<S, ConvSide::filter, true, ChunkLoaders<Whole>>;
+  using Images = ConvOperand<S, ConvSide::positions, true, ChunkLoaders<Whole>>;
   using Out = TileOutput<S, float, PositionMap>;
   const TileSizes sizes = work.sizes();
   launch_tiles<Tile>(
@@ -114,24 +114,25 @@ void run_mma_correlation(const Stream& stream, const char* name, const ConvWork<
 template <class S>
 void mma_correlation(const Stream& stream, const ConvLaunch& launch, const View& kernel,
                      const View& bias) {
-  using Many = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Many = MmaTile<S, 128, 128, 64, 64, 2>;
   using Some = MmaTile<S, 64, 128, 64, 32, 3>;
   using Few = MmaTile<S, 16, 128, 16, 32, 4>;
   const ConvWork<S, float> work{launch, kernel.as<S>(), bias.as<S>(), bias.strides[0]};
   const TileSizes sizes = work.sizes();
   if (sizes.rows <= Few::kRows)
     run_mma_correlation<Few>(stream, "half_correlation_few", work);
-  else if (sizes.rows <= Some::kRows || tiles_of<Many>(sizes) * sizes.batches < kEnoughBlocks / 2)
-    run_mma_correlation<Some>(stream, "half_correlation_some", work);
+  else if (sizes.rows > Some::kRows && tiles_of<Many>(sizes) * sizes.batches >= kEnoughBlocks / 2 &&
+           launch.kernel_chunks && launch.from_chunks)
+    run_mma_correlation<Many, true>(stream, "half_correlation", work);
   else
-    run_mma_correlation<Many>(stream, "half_correlation", work);
+    run_mma_correlation<Some>(stream, "half_correlation_some", work);
 }
 
-template <class Tile, class S>
+template <class Tile, bool Whole = false, class S>
 void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvLaunch& launch,
                              S* grad_kernel, bool accumulate) {
-  using Channels = ConvOperand<S, ConvSide::channels, false, ChunkLoaders>;
-  using Images = ConvOperand<S, ConvSide::taps, false, ChunkLoaders>;
+  using Channels = ConvOperand<S, ConvSide::channels, false, ChunkLoaders<Whole>>;
+  using Images = ConvOperand<S, ConvSide::taps, false, ChunkLoaders<Whole>>;
   using Out = TileOutput<S, float, TapMap>;
   const TileSizes sizes{launch.g.outs, launch.taps, launch.positions, launch.batches};
   Out out{grad_kernel, {launch.g}, {}};
@@ -146,11 +147,12 @@ void run_mma_weight_gradient(const Stream& stream, const char* name, const ConvL
 template <class S>
 void mma_weight_gradient(const Stream& stream, const ConvLaunch& launch, const View& grad_kernel,
                          bool accumulate) {
-  using Many = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Many = MmaTile<S, 128, 128, 64, 64, 2>;
   using Some = MmaTile<S, 64, 64, 32, 32, 4>;
-  if (launch.g.outs > Some::kRows && launch.taps > Some::kColumns)
-    run_mma_weight_gradient<Many>(stream, "half_weight_gradient", launch, grad_kernel.as<S>(),
-                                  accumulate);
+  if (launch.g.outs > Some::kRows && launch.taps > Some::kColumns && launch.to_chunks &&
+      launch.from_chunks)
+    run_mma_weight_gradient<Many, true>(stream, "half_weight_gradient", launch, grad_kernel.as<S>(),
+                                        accumulate);
   else
     run_mma_weight_gradient<Some>(stream, "half_weight_gradient_some", launch, grad_kernel.as<S>(),
                                   accumulate);

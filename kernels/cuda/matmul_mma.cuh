@@ -6,10 +6,11 @@
 
 namespace ferrite::kernels::cuda::native {
 
-template <class Tile, bool RowsAlong, bool ColumnsAlong, class S>
+/// `Whole`: all chunks of both operands are contiguous and aligned.
+template <class Tile, bool Whole, bool RowsAlong, bool ColumnsAlong, class S>
 void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
-  using A = MatrixChunks<S, Tile::kRows, Tile::kDepth, Tile::kThreads, RowsAlong>;
-  using B = MatrixChunks<S, Tile::kColumns, Tile::kDepth, Tile::kThreads, ColumnsAlong>;
+  using A = MatrixChunks<S, Tile::kRows, Tile::kDepth, Tile::kThreads, RowsAlong, Whole>;
+  using B = MatrixChunks<S, Tile::kColumns, Tile::kDepth, Tile::kThreads, ColumnsAlong, Whole>;
   using Out = TileOutput<S, float, MatrixMap>;
   const TileSizes sizes = product.sizes();
   const MatrixView &a = product.a, &b = product.b;
@@ -21,21 +22,29 @@ void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, floa
 }
 
 /// Chooses loaders by the layouts of the operands.
-template <class Tile, class S>
+template <class Tile, bool Whole = false, class S>
 void run_mma(const Stream& stream, const char* name, const MatrixProduct<S, float>& product) {
   const bool rows_along = product.a.row_step != 1, columns_along = product.b.column_step != 1;
   if (rows_along)
-    columns_along ? run_mma<Tile, true, true>(stream, name, product)
-                  : run_mma<Tile, true, false>(stream, name, product);
+    columns_along ? run_mma<Tile, Whole, true, true>(stream, name, product)
+                  : run_mma<Tile, Whole, true, false>(stream, name, product);
   else
-    columns_along ? run_mma<Tile, false, true>(stream, name, product)
-                  : run_mma<Tile, false, false>(stream, name, product);
+    columns_along ? run_mma<Tile, Whole, false, true>(stream, name, product)
+                  : run_mma<Tile, Whole, false, false>(stream, name, product);
+}
+
+template <class S>
+bool whole_chunks_of(const MatrixView& m) {
+  const bool by_rows = m.row_step != 1;
+  return has_whole_chunks(static_cast<const S*>(m.data), m.batch_step,
+                          by_rows ? m.column_step : m.row_step,
+                          by_rows ? m.row_step : m.column_step);
 }
 
 template <class S>
 void mma_product(const Stream& stream, const View& out, const View& a, const View& b,
                  const MatmulOptions& options) {
-  using Large = MmaTile<S, 128, 128, 64, 32, 2>;
+  using Large = MmaTile<S, 128, 128, 64, 64, 2>;
   using Small = MmaTile<S, 64, 64, 32, 32, 4>;
   using Flat = MmaTile<S, 16, 128, 16, 32, 4>;  // few rows
   MatrixProduct<S, float> product(out, a, b, options);
@@ -44,8 +53,9 @@ void mma_product(const Stream& stream, const View& out, const View& a, const Vie
   const TileSizes sizes = product.sizes();
   if (sizes.rows <= Flat::kRows)
     run_mma<Flat>(stream, "half_product_flat", product);
-  else if (tiles_of<Large>(sizes) * sizes.batches >= kEnoughBlocks / 2)
-    run_mma<Large>(stream, "half_product", product);
+  else if (tiles_of<Large>(sizes) * sizes.batches >= kEnoughBlocks / 2 &&
+           whole_chunks_of<S>(product.a) && whole_chunks_of<S>(product.b))
+    run_mma<Large, true>(stream, "half_product", product);
   else
     run_mma<Small>(stream, "half_product_small", product);
 }

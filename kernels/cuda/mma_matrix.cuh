@@ -14,7 +14,15 @@ struct ChunkShare {
   static constexpr int kLineJump = Threads / Layout::kChunks;
   static_assert(kTotal % Threads == 0 || kTotal < Threads);
 
+  // Chunks of those lines are permuted alike, so that a thread's chunks lie in equal steps.
+  static constexpr int kStep = kLineJump * Layout::kChunks * kChunk;
+  static_assert(kLineJump % Layout::kPeriod == 0);
+
   static __device__ bool any() { return kTotal >= Threads || threadIdx.x < kTotal; }
+  /// Of the first chunk, in elements.
+  static __device__ int at() {
+    return Layout::at(static_cast<int>(line()), static_cast<int>(chunk()));
+  }
   static __device__ std::uint32_t line() { return threadIdx.x / Layout::kChunks; }
   static __device__ std::uint32_t chunk() { return threadIdx.x % Layout::kChunks; }
 };
@@ -28,9 +36,18 @@ __device__ __forceinline__ void store_chunk(S* to, int count, const Element& ele
   store_pack<kChunk>(to, values);
 }
 
-/// A batch of matrices. Chunks that are whole, contiguous and aligned are copied in one access;
-/// others are gathered.
-template <class S, int Rows, int Depth, int Threads, bool AlongDepth>
+/// Whether the chunks of all lines of a batch of matrices are contiguous and aligned. Elements of a
+/// line are `step` apart.
+template <class S>
+bool has_whole_chunks(const S* data, std::int64_t batch_step, std::int64_t step,
+                      std::int64_t line_step) {
+  return is_aligned(data, kChunk) && batch_step % kChunk == 0 && step == 1 &&
+         line_step % kChunk == 0;
+}
+
+/// A batch of matrices. Chunks that are contiguous and aligned are copied in one access; others are
+/// gathered. `Whole`: all are so, and no code is there for others.
+template <class S, int Rows, int Depth, int Threads, bool AlongDepth, bool Whole>
 struct MatrixChunks {
   static constexpr bool kAlongDepth = AlongDepth;
   using Share = ChunkShare<Rows, Depth, Threads, AlongDepth>;
@@ -48,9 +65,8 @@ struct MatrixChunks {
         batch_step(batch_step),
         row_step(row_step),
         depth_step(depth_step),
-        whole_chunks(is_aligned(data, kChunk) && batch_step % kChunk == 0 &&
-                     (AlongDepth ? depth_step : row_step) == 1 &&
-                     (AlongDepth ? row_step : depth_step) % kChunk == 0) {}
+        whole_chunks(has_whole_chunks(data, batch_step, AlongDepth ? depth_step : row_step,
+                                      AlongDepth ? row_step : depth_step)) {}
 
   __device__ std::uint32_t depth(std::uint32_t) const { return depth_count; }
 
@@ -67,29 +83,38 @@ struct MatrixChunks {
 
     /// Copies the next slice.
     __device__ __forceinline__ void fetch(S* slice) {
-      const std::int64_t line_step = AlongDepth ? m_.row_step : m_.depth_step;
-      const std::int64_t step = AlongDepth ? m_.depth_step : m_.row_step;
       // How many elements of the chunk, and how many lines, lie inside the matrix.
       const auto in_chunk = static_cast<int>(AlongDepth ? end_ - k_ : m_.rows - row_);
       const auto lines = static_cast<int>(AlongDepth ? m_.rows - row_ : end_ - k_);
-#pragma unroll
-      for (int i = 0; i < Share::kEach; ++i) {
-        if (!Share::any()) break;
-        const int line = i * Share::kLineJump;
-        S* const to = slice + Share::Layout::at(static_cast<int>(Share::line()) + line,
-                                                static_cast<int>(Share::chunk()));
-        const S* const from = from_ + line * line_step;
-        const int count = line < lines ? in_chunk : 0;
-        if (m_.whole_chunks && (count <= 0 || count >= kChunk))
-          async_copy<kChunk>(to, from, count > 0);
+      S* const to = slice + Share::at();
+      if (Share::any()) {
+        if (Whole || m_.whole_chunks)
+          copy(to, in_chunk < kChunk ? std::max(in_chunk, 0) : kChunk, lines);
         else
-          store_chunk(to, count, [&](int j) { return from[j * step]; });
+          gather(to, in_chunk, lines);
       }
       from_ += Depth * m_.depth_step;
       k_ += Depth;
     }
 
    private:
+    __device__ __forceinline__ void copy(S* to, int in_chunk, int lines) const {
+      const std::int64_t jump = Share::kLineJump * (AlongDepth ? m_.row_step : m_.depth_step);
+      const S* from = from_;
+#pragma unroll
+      for (int i = 0; i < Share::kEach; ++i, from += jump)
+        async_copy_part<kChunk>(to + i * Share::kStep, from,
+                                i * Share::kLineJump < lines ? in_chunk : 0);
+    }
+    __device__ void gather(S* to, int in_chunk, int lines) const {
+      const std::int64_t jump = Share::kLineJump * (AlongDepth ? m_.row_step : m_.depth_step);
+      const std::int64_t step = AlongDepth ? m_.depth_step : m_.row_step;
+#pragma unroll 1
+      for (int i = 0; i < Share::kEach; ++i)
+        store_chunk(to + i * Share::kStep, i * Share::kLineJump < lines ? in_chunk : 0,
+                    [&](int j) { return from_[i * jump + j * step]; });
+    }
+
     const MatrixChunks& m_;
     std::uint32_t row_, k_, end_;
     const S* from_;

@@ -10,6 +10,7 @@
 // A Tile has
 //   Element, T       types of the factors and of the sums
 //   kRows, kColumns  of the block's results; kThreads, kBlocksAnSm
+//   kFill            blocks that keep a GPU as busy as one of 256 threads
 //   kDepth, kStages  depth of a slice, and number of slices in shared memory
 //   kColumnsAt, kStageElements  offset of the second operand's slice in a stage; size of a stage
 //   kWarpRows, kBand, kPasses   a warp stores kBand rows at a time, in kPasses passes

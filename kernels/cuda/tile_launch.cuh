@@ -43,7 +43,7 @@ std::int64_t tiles_of(const TileSizes& sizes) {
 template <class Tile>
 DepthParts plan_parts(const TileSizes& sizes) {
   return plan_parts(tiles_of<Tile>(sizes) * sizes.batches, sizes.depth, 256,
-                    kEnoughBlocks * 256 / Tile::kThreads);
+                    kEnoughBlocks * Tile::kFill);
 }
 
 inline constexpr int kSumThreads = 256;

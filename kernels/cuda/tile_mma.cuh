@@ -18,11 +18,13 @@ template <int Rows, int Depth, bool AlongDepth>
 struct SliceLayout {
   static constexpr int kLines = AlongDepth ? Rows : Depth;
   static constexpr int kChunks = (AlongDepth ? Depth : Rows) / kChunk;  // a line
+  static constexpr int kLinesABank = std::max(1, 8 / kChunks);          // lines in 128 bytes
+  /// Lines so far apart are permuted alike.
+  static constexpr int kPeriod = kLinesABank * std::min(kChunks, 8);
   static_assert((kChunks & (kChunks - 1)) == 0 && kChunks >= 2);
 
   /// In elements.
   static __device__ int at(int line, int chunk) {
-    constexpr int kLinesABank = std::max(1, 8 / kChunks);  // lines in 128 bytes
     return (line * kChunks + (chunk ^ (line / kLinesABank % std::min(kChunks, 8)))) * kChunk;
   }
 };
@@ -37,6 +39,7 @@ struct MmaTile {
   static constexpr int kWarpsAcross = Columns / WarpColumns;
   static constexpr int kThreads = Rows / WarpRows * kWarpsAcross * kWarp;
   static constexpr int kBlocksAnSm = BlocksAnSm;
+  static constexpr int kFill = std::min(256 / kThreads, (BlocksAnSm + 1) / 2);
   static constexpr int kRun = 4;
   static constexpr int kBand = std::min(WarpRows, 32), kPasses = WarpRows / kBand;
   static constexpr int kColumnsAt = kDepth * Rows;
@@ -49,19 +52,21 @@ struct MmaTile {
 
 namespace detail {
 
-/// Rows [row, row + 16) and depths [k, k + 16) of a slice as four fragments: first rows 0-7 and
-/// rows 8-15 of depths 0-7, then the same rows of depths 8-15.
-template <class Layout, bool AlongDepth, class S>
+/// Rows [row, row + 16) and depths [k, k + 16) of a slice as four fragments, in the order in which
+/// a product takes them in adjacent registers: of its left factor rows 0-7 and rows 8-15 of depths
+/// 0-7, then the same rows of depths 8-15; of its right factors depths 0-7 and 8-15 of rows 0-7,
+/// then of rows 8-15.
+template <class Layout, bool AlongDepth, bool Left, class S>
 __device__ __forceinline__ void load_square(unsigned (&fragments)[4], const S* slice, int row,
                                             int k) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int lower = lane / 8 % 2 * 8, higher = lane / 16 * 8;
+  const int second = lane / 8 % 2 * 8, third = lane / 16 * 8;
+  row += Left ? second : third;
+  k += Left ? third : second;
   if constexpr (AlongDepth)
-    load_fragments<false>(fragments,
-                          slice + Layout::at(row + lower + lane % 8, (k + higher) / kChunk));
+    load_fragments<false>(fragments, slice + Layout::at(row + lane % 8, k / kChunk));
   else
-    load_fragments<true>(fragments,
-                         slice + Layout::at(k + higher + lane % 8, (row + lower) / kChunk));
+    load_fragments<true>(fragments, slice + Layout::at(k + lane % 8, row / kChunk));
 }
 
 /// A warp's share of multiplying one slice.
@@ -76,16 +81,17 @@ __device__ __forceinline__ void multiply_slice(
   for (int k = 0; k < Tile::kDepth; k += 16) {
     unsigned a[kDown][4], b[kAcross][4];
 #pragma unroll
-    for (int i = 0; i < kDown; ++i) load_square<RowLayout, RowsAlong>(a[i], rows, row + 16 * i, k);
+    for (int i = 0; i < kDown; ++i)
+      load_square<RowLayout, RowsAlong, true>(a[i], rows, row + 16 * i, k);
 #pragma unroll
     for (int j = 0; j < kAcross; ++j)
-      load_square<ColumnLayout, ColumnsAlong>(b[j], columns, column + 16 * j, k);
+      load_square<ColumnLayout, ColumnsAlong, false>(b[j], columns, column + 16 * j, k);
 #pragma unroll
     for (int i = 0; i < kDown; ++i)
 #pragma unroll
       for (int j = 0; j < 2 * kAcross; ++j) {
         const unsigned(&pair)[4] = b[j / 2];
-        const unsigned right[2] = {pair[j % 2], pair[2 + j % 2]};
+        const unsigned right[2] = {pair[j % 2 * 2], pair[j % 2 * 2 + 1]};
         multiply_fragments<S>(sum[i][j], a[i], right);
       }
   }

@@ -26,6 +26,7 @@ struct Tile {
   static constexpr int kWarpsAcross = Columns / WarpColumns;
   static constexpr int kThreads = Rows / WarpRows * kWarpsAcross * kWarp;
   static constexpr int kBlocksAnSm = BlocksAnSm;
+  static constexpr int kFill = 256 / kThreads;
   // A thread's rows and columns are in runs of 16 bytes; the runs of the other lanes lie between
   // them.
   static constexpr int kRun = kPackBytes / static_cast<int>(sizeof(T));
