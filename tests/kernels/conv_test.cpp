@@ -280,15 +280,19 @@ TEST_CASE("gradients of more weights than pixels, in blocks and parts of the bat
 
 TEST_CASE("convolutions large enough for the largest tiles") {
   kit::for_each_case("large conv", 6, [](KernelCase& c) {
-    Problem k{2, 2, 92, 92, 65, 1, 2, {}};
+    // Channels in whole chunks of 16 bytes, which the largest tiles of 16-bit types need, or not.
+    const bool chunks = c.coin();
+    Problem k{2, chunks ? 8 : 2, 92, 92, chunks ? 72 : 65, 1, 2, {}};
     k.p.padding = {0, 1};
     const bool data = c.coin();
     if (data) std::swap(k.c, k.o);
     const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16});
     const Layout layout = c.pick({Layout::contiguous, Layout::channels_last});
-    const Operand weight = c.input(k.weight(), dtype, drawn(layout));
-    const Operand from = c.input(data ? k.out() : k.input(), dtype, drawn(layout));
-    const Operand to = c.output(data ? k.input() : k.out(), dtype, drawn(layout));
+    OperandOptions options = drawn(chunks ? Layout::channels_last : layout);
+    if (chunks) options.misalignment = 0;
+    const Operand weight = c.input(k.weight(), dtype, options);
+    const Operand from = c.input(data ? k.out() : k.input(), dtype, options);
+    const Operand to = c.output(data ? k.input() : k.out(), dtype, options);
     c.run([&](const Stream& stream, const kit::Side& at) {
       if (data)
         kernels::conv2d_data(stream, at(to), at(from), at(weight), {}, k.p);
@@ -296,6 +300,23 @@ TEST_CASE("convolutions large enough for the largest tiles") {
         kernels::conv2d(stream, at(to), at(from), at(weight), {}, k.p);
     });
     c.check(to, tolerance(dtype, 4));
+  });
+}
+
+TEST_CASE("gradients of weights large enough for the largest tiles") {
+  kit::for_each_case("large weight gradient", 3, [](KernelCase& c) {
+    Problem k{3, 8, 9, 12, 72, 3, 3, {}};
+    k.p.padding = {1, 1};
+    const DType dtype = c.pick({kFloat16, kBFloat16});
+    const kit::OperandOptions aligned{
+        .layout = Layout::channels_last, .misalignment = 0, .low = -1, .high = 1};
+    const Operand input = c.input(k.input(), dtype, aligned);
+    const Operand grad = c.input(k.out(), dtype, aligned);
+    const Operand weight = c.output(k.weight(), dtype, aligned);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::conv2d_weight(stream, at(weight), {}, at(input), at(grad), k.p);
+    });
+    c.check(weight, tolerance(dtype, 324));
   });
 }
 
