@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # Gathers Ferrite's build dependencies into one folder that can be copied to a machine without
 # root or network, such as a GPU host:
-#   scripts/gather_packages.sh [folder] # third_party/gathered, which git ignores and CMake finds
-# Headers and libraries come from Debian's or Ubuntu's packages (no root is needed), CMake and
-# Ninja from PyPI. Not gathered: Gloo, which is large and optional, and NVIDIA's
+#   scripts/gather_packages.sh [--no-tools] [folder]
+# The folder is third_party/gathered, which git ignores and CMake finds. Headers and libraries come
+# from Debian's or Ubuntu's packages (no root is needed), CMake and Ninja, four fifths of the whole,
+# from PyPI, unless --no-tools says that the machine has them. Not gathered: Gloo, which is large and optional, and NVIDIA's
 # libraries, which a GPU host has, at least as Python packages (docs/gpu_host.md).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+with_tools=1
+if [[ ${1:-} == --no-tools ]]; then
+  with_tools=0
+  shift
+fi
 folder=${1:-third_party/gathered}
 most_mib=64
 packages=(
@@ -60,7 +66,9 @@ done
 
 # CMake 3.25 or later, which older distributions do not have, and Ninja.
 mkdir "$scratch/pip"
-if python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 2>"$scratch/pip.log"; then
+if ((!with_tools)); then
+  echo "CMake and Ninja are left out."
+elif python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 2>"$scratch/pip.log"; then
   for wheel in "$scratch"/pip/*.whl; do
     python3 -m zipfile -e "$wheel" "$scratch/wheels"
   done

@@ -1,4 +1,5 @@
 // What differs from build to build, in a file of its own: all other test code can be shared.
+#include <cstdlib>
 #include <string_view>
 
 #include "ferrite/tests/paths.h"
@@ -6,8 +7,18 @@
 
 namespace ferrite::test {
 
-std::string source_dir() { return FERRITE_SOURCE_DIR; }
-std::string bin_dir() { return FERRITE_BIN_DIR; }
+namespace {
+
+/// A build that was carried to another place is told where it is.
+std::string told(const char* variable, const char* otherwise) {
+  const char* const value = std::getenv(variable);
+  return value ? value : otherwise;
+}
+
+}  // namespace
+
+std::string source_dir() { return told("FERRITE_TEST_SOURCE_DIR", FERRITE_SOURCE_DIR); }
+std::string bin_dir() { return told("FERRITE_TEST_BIN_DIR", FERRITE_BIN_DIR); }
 std::string cuda_driver_stub() { return FERRITE_CUDA_DRIVER_STUB; }
 
 bool has_address_sanitizer() {
