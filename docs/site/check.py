@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Checks the documentation.
+
+    docs/site/check.py links            the links of the repository's Markdown files
+    docs/site/check.py site FOLDER      the links and anchors of the generated pages
+    docs/site/check.py names LOG        Doxygen's warnings: names without a description, and all others
+    docs/site/check.py names LOG --write    writes the list of names without a description anew
+
+Public names without a description are listed in undocumented.txt, one header a line. A name that is not listed
+fails, and so does one that is listed and has a description by now: the list only gets shorter.
+"""
+import html
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.parse
+
+import markdown
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIST = pathlib.Path(__file__).with_name("undocumented.txt")
+
+
+def anchors_of(path, known={}):
+    if path not in known:
+        text = path.read_text()
+        known[path] = {slug for slug, _ in markdown.headings(text)} | set(re.findall(r'<a id="([^"]+)"', text))
+    return known[path]
+
+
+def check_links():
+    files = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT,
+                           capture_output=True, text=True, check=True).stdout.split()
+    errors, count = [], 0
+    for name in files:
+        if not (ROOT / name).exists():
+            continue
+        for target in markdown.links((ROOT / name).read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            count += 1
+            file, _, anchor = target.partition("#")
+            path = (ROOT / name).parent / file if file else ROOT / name
+            if not path.exists():
+                errors.append(f"{name}: no file {target}")
+            elif anchor and path.suffix == ".md" and anchor not in anchors_of(path):
+                errors.append(f"{name}: no heading {target}")
+    return errors, f"{count} links in {len(files)} Markdown files"
+
+
+def check_site(folder):
+    site = pathlib.Path(folder)
+    link = re.compile(r'<(?:a|img|link|script|iframe)\b[^>]*?\s(?:href|src)="([^"]*)"')
+    ids, links = {}, {}
+    for page in site.rglob("*.html"):
+        # Doxygen's list of a page's sections names those that EXCLUDE_SYMBOLS leaves empty.
+        text = re.sub(r'<div class="summary">.*?</div>', "", page.read_text(errors="replace"), flags=re.S)
+        ids[page] = set(re.findall(r'\s(?:id|name)="([^"]*)"', text))
+        links[page] = {html.unescape(t) for t in link.findall(text)}
+    errors, exists = [], {}
+    for page, targets in links.items():
+        for target in targets:
+            if re.match(r"[a-z]+:|//", target):
+                continue
+            file, _, anchor = target.partition("#")
+            path = page.parent / urllib.parse.unquote(file) if file else page
+            path = pathlib.Path(site, *path.relative_to(site).parts) if ".." not in path.parts else path.resolve()
+            if path not in exists:
+                exists[path] = path.exists()
+            if not exists[path]:
+                errors.append(f"{page.relative_to(site)}: no file {target}")
+            elif anchor and path in ids and urllib.parse.unquote(anchor) not in ids[path]:
+                errors.append(f"{page.relative_to(site)}: no anchor {target}")
+    return errors, f"{sum(map(len, links.values()))} links in {len(links)} pages"
+
+
+def without_arguments(name):
+    """ferrite::nn::Cloneable of ferrite::nn::Cloneable< Net >."""
+    while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
+        name = shorter
+    return name.replace(" ", "")
+
+
+def undocumented_name(text):
+    """The name in Doxygen's "Member size() const (function) of class Tensor", or None if none is asked for."""
+    if text.startswith("Compound "):
+        return without_arguments(text[9:])
+    member, scope = re.match(r"Member (.*) \([\w ]+\) of \w+ (.*)$", text).groups()
+    operator = re.match(r"operator *(\(\)|\[\]|[^\w\s(]+|[^(]+)", member)
+    if operator:
+        name = operator[0]
+    else:
+        name = without_arguments(member.split("(")[0].split("=")[0])
+    short = name.split("::")[-1]
+    # Copies, moves and destructors say all by their form.
+    if name == "operator=" or name.startswith("~") or re.match(r"(\w+)\((const \1 ?&|\1 ?&&)", member):
+        return None
+    return f"{without_arguments(scope)}::{short}" if not scope.endswith((".h", ".cuh")) else short
+
+
+def read_warnings(log):
+    names, others = {}, []
+    for line in pathlib.Path(log).read_text().split("\n"):
+        m = re.match(r"\S*?/ferrite/(\S+?):\d+: warning: ((?:Member|Compound) .*) is not documented", line)
+        if m:
+            name = undocumented_name(m[2])
+            # Members of templates show up again, without their namespace, for each instance.
+            if name and (name.startswith("ferrite::") or "::" not in name):
+                names.setdefault(m[1], set()).add(name)
+        elif "warning:" in line or "error:" in line:
+            others.append(line)
+    return names, others
+
+
+def read_list():
+    known = {}
+    for line in LIST.read_text().split("\n") if LIST.exists() else []:
+        if line and not line.startswith("#"):
+            header, *names = line.split()
+            known[header.rstrip(":")] = set(names)
+    return known
+
+
+def check_names(log, write):
+    names, errors = read_warnings(log)
+    count = sum(map(len, names.values()))
+    if write:
+        LIST.write_text("# Public names without a description, by header. docs/site/check.py compares; no name is "
+                        "to be added.\n"
+                        + "".join(f"{h}: {' '.join(sorted(n))}\n" for h, n in sorted(names.items())))
+    else:
+        known = read_list()
+        for header in sorted(names.keys() | known.keys()):
+            now, before = names.get(header, set()), known.get(header, set())
+            errors += [f"{header}: {n} has no description" for n in sorted(now - before)]
+            errors += [f"{header}: {n} has a description: take it off docs/site/undocumented.txt"
+                       for n in sorted(before - now)]
+    return errors, f"{count} public names without a description, all of them listed"
+
+
+def main():
+    what, *rest = sys.argv[1:]
+    if what == "links":
+        errors, said = check_links()
+    elif what == "site":
+        errors, said = check_site(rest[0])
+    else:
+        errors, said = check_names(rest[0], "--write" in rest)
+    for error in errors[:200]:
+        print(error, file=sys.stderr)
+    if errors:
+        sys.exit(f"{len(errors)} errors")
+    print(said)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Prepares what Doxygen reads: the public headers and the pages of docs/.
+
+    docs/site/prepare.py INPUT SITE
+
+INPUT gets the headers that ferrite.h reaches, below ferrite/, and the pages. The headers' comments are plain
+text and need Doxygen's marks: the one at the top becomes the file's description, indented lines become code,
+what Doxygen would take for a command is escaped. A page's links lead to other pages and to copies of the
+repository's files, which SITE/files gets.
+"""
+import os
+import pathlib
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+
+import markdown
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# ferrite.h includes what all programs need; these are for some, and installed beside it.
+ROOTS = ["ferrite.h", "autograd/record.h", "core/dlpack.h", "core/eigen.h", "core/opencv.h", "nn/onnx/onnx.h",
+         "data/hdf5/hdf5_dataset.h", "data/hdf5/hdf5_file.h"]
+
+
+# Pages that list others, which stand below them in the tree: where these are.
+PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/"}
+
+
+def public_headers():
+    found, pending = [], list(ROOTS)
+    while pending:
+        header = pending.pop()
+        path = ROOT / header
+        if header in found or not path.exists():
+            continue
+        found.append(header)
+        pending += re.findall(r'^#include [<"]ferrite/([^>"]*)', path.read_text(), re.M)
+    return sorted(found)
+
+
+def escaped(text):
+    """Outside of `code`, nothing in a comment is a command, a tag or a link request."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(p if p.startswith("`") else re.sub(r"([\\@<>#%&])", r"\\\1", p).replace("](", "]&#40;")
+                   for p in parts)
+
+
+def comment(lines):
+    """The text of a comment with the code in it, which is indented, marked as such."""
+    out, code = [], False
+    for text in lines:
+        indented = text.startswith("   ") and not re.match(r" *([-*]|\d+\.) ", text)
+        if indented != code and (text.strip() or not code):
+            out.append("@code{.cpp}" if indented else "@endcode")
+            code = indented
+        out.append(text if code else escaped(text))
+    return out + (["@endcode"] if code else [])
+
+
+def header(text, path):
+    # Doxygen cannot place these specialisations; they say nothing that a user calls by name.
+    text = re.sub(r"^template <>\nstruct fmt::formatter<.*?(?:\{\};\n|\n\};\n)", "", text, flags=re.M | re.S)
+    lines = text.split("\n")
+    top = 0
+    while lines[top].startswith("//"):
+        top += 1
+    out = ["/// @file"] + ["/// " + line for line in comment([line[2:] for line in lines[:top]])]
+    body = lines[top:]
+    described = {}  # by indentation, the name of the function that was declared last and is described
+    for i, line in enumerate(body):
+        mark = re.match(r"(.*?///<?)(.*)$", line)
+        if mark:
+            line = mark[1] + escaped(mark[2])
+        elif begins_declaration(body, i):
+            indent, name = len(line) - len(line.lstrip()), function_name(body, i)
+            if not body[i - 1].lstrip().startswith("///"):
+                if name and described.get(indent) == name:
+                    line = " " * indent + "/// @overload\n" + line
+                elif said := spelled_out(line, path):
+                    line = said + line
+                elif name:
+                    described.pop(indent, None)
+            elif name:
+                described[indent] = name
+        out.append(line)
+    return "\n".join(out)
+
+
+def begins_declaration(body, i):
+    before = re.sub(r"\s*//.*", "", body[i - 1]).strip()
+    return bool(body[i].strip()) and not body[i].lstrip().startswith(("//", "}", "#", "public:", "private:", "return")) \
+        and (not before or before[-1] in ";{}:")
+
+
+def function_name(body, i):
+    """The name of the function that is declared at this line, or None."""
+    text = re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(body[i:i + 4]).strip())
+    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", text)
+    return m[1] if m else None
+
+
+def spelled_out(line, path):
+    """What the top of a header says of all of its functions, as the description of each."""
+    if path == "core/tensor_methods.h" and (m := re.match(r"  [\w:<>, ]+[&*]? (\w+)\(", line)):
+        return f"  /// %As the function ferrite::{m[1]}(), with this tensor in front.\n"
+    if path.startswith("ops/") and (m := re.match(r"(?:const )?Tensor&? (\w+)_\((?:const )?Tensor& ", line)):
+        return f"/// In place: writes the result of {m[1]}() into its first argument and returns it.\n"
+    return ""
+
+
+def page_name(path):
+    """The name of the page made of a Markdown file: docs/data.md is guide_data."""
+    if path == "docs/index.md":
+        return "index"
+    if path.startswith("docs/"):
+        return "guide_" + path[5:-3].replace("/", "_")
+    return "file_" + re.sub(r"\W", "_", path[:-3])
+
+
+class Pages:
+    """Markdown files, and what they link to, for Doxygen."""
+
+    def __init__(self, target, site):
+        self.target, self.site = target, site
+        self.tracked = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                                      capture_output=True, text=True, check=True).stdout.split("\n")
+        self.done, self.placed = set(), set()
+
+    def add(self, path):
+        if path in self.done:
+            return
+        self.done.add(path)
+        text = (ROOT / path).read_text()
+        name = page_name(path)
+        slugs = iter([slug for slug, _ in markdown.headings(text)])
+        out = []
+        for block, code in markdown.blocks(text):
+            if not code:
+                block = re.sub(r"(?<!`)@(?=\w)", r"\\@", block)
+                block = re.sub(r"^(#+) .*", lambda m: self.heading(m, name, next(slugs)), block, flags=re.M)
+                block = markdown.replace_links(block, lambda text, to: self.link(path, text, to))
+            out.append(block)
+        (self.target / f"{name}.md").write_text("\n".join(out) + "\n")
+
+    def heading(self, m, page, slug):
+        """The heading with the anchor by which links lead to it."""
+        own = "mainpage" if page == "index" else page
+        return m[0].rstrip() + (" {#%s}" % (own if m[1] == "#" else f"{page}--{slug}"))
+
+    def link(self, page, text, target):
+        """A page's link as the site has it."""
+        file, _, anchor = target.partition("#")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page), file)) if file else page
+        if re.match(r"[a-z]+:", target):
+            to = target
+        elif not (ROOT / path).exists():
+            return text[1:-1]  # the check of the links names it
+        elif path.endswith(".md"):
+            self.add(path)
+            name = page_name(path)
+            to = f"{name}.html" + (f"#{name}--{anchor}" if anchor else "")
+            # In the tree of pages a page stands below the first that lists it.
+            if path.startswith(PARENTS.get(page, "nothing")) and not anchor and path not in self.placed:
+                self.placed.add(path)
+                return f'@subpage {name} "{text[1:-1]}"'
+        elif path.startswith("docs/images/"):
+            to = posixpath.basename(path)  # from Doxygen's IMAGE_PATH
+        else:
+            to = "files/" + self.copy(path)
+        return f"{text}({to})"
+
+    def copy(self, path):
+        """Copies a file as text, or a folder with a list of its files; returns its address."""
+        if (ROOT / path).is_file():
+            to = self.site / "files" / (path + ".txt")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, to)
+            return path + ".txt"
+        if path not in self.done:
+            self.done.add(path)
+            inside = [f for f in self.tracked if f.startswith(path + "/") and (ROOT / f).is_file()]
+            items = "".join(f'<li><a href="{posixpath.relpath(self.copy(f), path)}">'
+                            f"{posixpath.relpath(f, path)}</a></li>\n" for f in inside)
+            to = self.site / "files" / path / "index.html"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_text(f"<!DOCTYPE html><html lang=en><meta name=viewport content='width=device-width'>"
+                          f"<title>{path}</title><h1>{path}</h1>\n<ul>\n{items}</ul></html>\n")
+        return path + "/index.html"
+
+
+def main():
+    target, site = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    for path in public_headers():
+        to = target / "ferrite" / path
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(header((ROOT / path).read_text(), path))
+    pages = Pages(target, site)
+    for path in ["docs/index.md"] + sorted(f"docs/{p.relative_to(ROOT / 'docs')}"
+                                           for p in (ROOT / "docs").rglob("*.md")):
+        pages.add(path)
+
+
+if __name__ == "__main__":
+    main()
