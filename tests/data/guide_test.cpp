@@ -1,17 +1,14 @@
-// The code of docs/data.md.
+// The code of docs/data.md, which docs/site/blocks.py compares.
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "ferrite/data/concat_dataset.h"
 #include "ferrite/data/dataloader.h"
 #include "ferrite/data/split.h"
 #include "ferrite/data/transforms.h"
-#include "ferrite/tests/paths.h"
 
 using namespace ferrite;
 
@@ -162,32 +159,4 @@ TEST_CASE("guide: streams") {
   data::DataLoader loader(Numbers(), {.batch_size = 2, .num_workers = 3});
   for (Tensor& batch : loader) step(batch, batch);
   CHECK(samples == 15);
-}
-
-TEST_CASE("guide: docs/data.md has this code") {
-  const auto packed = [](std::string text) {
-    std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-    return text;
-  };
-  const auto open = [](const std::string& path) {
-    std::ifstream in(ferrite::test::source_dir() + "/" + path);
-    REQUIRE(in);
-    return in;
-  };
-  std::ifstream own = open("tests/data/guide_test.cpp"), guide = open("docs/data.md");
-  const std::string known = packed({std::istreambuf_iterator<char>(own), {}});
-  bool code = false;
-  int paragraphs = 0;
-  std::string paragraph;
-  for (std::string line; std::getline(guide, line) && line != "## HDF5";) {
-    if (code && !line.starts_with("```") && !line.empty()) {
-      paragraph += line;
-      continue;
-    }
-    CAPTURE(paragraph);
-    CHECK(known.find(packed(std::exchange(paragraph, {}))) != std::string::npos);
-    paragraphs += code;
-    if (line.starts_with("```")) code = line == "```cpp";
-  }
-  CHECK(paragraphs > 10);
 }
