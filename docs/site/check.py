@@ -89,7 +89,7 @@ def undocumented_name(text):
     member, scope = re.match(r"Member (.*) \([\w ]+\) of \w+ (.*)$", text).groups()
     operator = re.match(r"operator *(\(\)|\[\]|[^\w\s(]+|[^(]+)", member)
     if operator:
-        name = operator[0]
+        name = operator[0].replace(" ", "")
     else:
         name = without_arguments(member.split("(")[0].split("=")[0])
     short = name.split("::")[-1]
