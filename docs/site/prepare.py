@@ -73,13 +73,15 @@ def header(text, path):
         mark = re.match(r"(.*?///<?)(.*)$", line)
         if mark:
             line = mark[1] + escaped(mark[2])
+            if mark[1].endswith("<") and (name := function_name(body, i)):
+                described[len(line) - len(line.lstrip())] = name
         elif begins_declaration(body, i):
             indent, name = len(line) - len(line.lstrip()), function_name(body, i)
             if not body[i - 1].lstrip().startswith("///"):
                 if name and described.get(indent) == name:
                     line = " " * indent + "/// @overload\n" + line
-                elif said := spelled_out(line, path):
-                    line = said + line
+                elif said := spelled_out(body, i, path, [t[3:] for t in lines[:top]]):
+                    line = " " * indent + f"/// {escaped(said)}\n" + line
                 elif name:
                     described.pop(indent, None)
             elif name:
@@ -96,17 +98,58 @@ def begins_declaration(body, i):
 
 def function_name(body, i):
     """The name of the function that is declared at this line, or None."""
-    text = re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(body[i:i + 4]).strip())
-    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", text)
+    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", declaration(body, i))
     return m[1] if m else None
 
 
-def spelled_out(line, path):
-    """What the top of a header says of all of its functions, as the description of each."""
-    if path == "core/tensor_methods.h" and (m := re.match(r"  [\w:<>, ]+[&*]? (\w+)\(", line)):
-        return f"  /// %As the function ferrite::{m[1]}(), with this tensor in front.\n"
-    if path.startswith("ops/") and (m := re.match(r"(?:const )?Tensor&? (\w+)_\((?:const )?Tensor& ", line)):
-        return f"/// In place: writes the result of {m[1]}() into its first argument and returns it.\n"
+def declaration(body, i):
+    """The declaration that begins at this line, as one line without template parameters."""
+    return re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(line.strip() for line in body[i:i + 4]))
+
+
+def descriptions():
+    """{(place, name): description} of descriptions.txt."""
+    known = {}
+    for line in pathlib.Path(__file__).with_name("descriptions.txt").read_text().split("\n"):
+        if line and not line.startswith("#"):
+            words, text = line.split(": ", 1)
+            place, *names = words.split()
+            known |= {(place, name): text for name in names}
+    return known
+
+
+DESCRIPTIONS = descriptions()
+TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept|(?:requires .*? )?(?:class|struct)) (\w+)(?: final)? ?[:={]")
+VARIABLE = re.compile(r"[\w:<>,\[\]*& ]+?[ &*](\w+)(?: = [^;]*|\{[^;]*\})?;")
+
+
+def spelled_out(body, i, path, top):
+    """What headers, or descriptions.txt, say of many names at once, as the description of what begins here."""
+    folder, text, function = path.split("/")[0], declaration(body, i), function_name(body, i)
+    kind = TYPE.match(text)
+    found = kind or (None if function else VARIABLE.match(text))
+    name = found[1] if found else function
+    keys = [name]
+    if function and not kind:
+        plain = f"{name}()" in text and not text.startswith("void")
+        keys = [f"{name}()"] * plain + [f"{name}(", name]
+    for place in (path, folder, "*"):
+        for key in keys:
+            if (place, key) in DESCRIPTIONS:
+                return DESCRIPTIONS[place, key]
+    if kind:
+        title = " ".join(top).strip()
+        # The header is about this class.
+        if title.startswith(f"{name}: ") or name.lower() == pathlib.Path(path).stem.replace("_", ""):
+            return title.removeprefix(f"{name}: ").split(". ")[0].rstrip(".") + "."
+        of = re.match(r"(\w+?)(Func)?Options$", name)
+        return f"The options of {of[1]}" + (" as a function." if of[2] else ".") if of else ""
+    if m := re.match(r"(?:explicit |constexpr )*(\w+)\(const (\1\w*Options)&", text):
+        return f"With these {m[2]}."
+    if path == "core/tensor_methods.h" and function:
+        return f"As the function ferrite::{name}(), with this tensor in front."
+    if folder == "ops" and function and (m := re.match(r"(\w+)_$", name)):
+        return f"In place: writes the result of {m[1]}() into its first argument and returns it."
     return ""
 
 
