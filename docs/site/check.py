@@ -93,7 +93,9 @@ def undocumented_name(text):
     else:
         name = without_arguments(member.split("(")[0].split("=")[0])
     short = name.split("::")[-1]
-    # Copies, moves and destructors say all by their form.
+    # Copies, moves and destructors say all by their form; variables with a last _ are not for users.
+    if "(variable)" in text and name.endswith("_"):
+        return None
     if name == "operator=" or name.startswith("~") or re.match(r"(\w+)\((const \1 ?&|\1 ?&&)", member):
         return None
     return f"{without_arguments(scope)}::{short}" if not scope.endswith((".h", ".cuh")) else short
@@ -110,7 +112,10 @@ def read_warnings(log):
                 names.setdefault(m[1], set()).add(name)
         elif "warning:" in line or "error:" in line:
             others.append(line)
-    return names, others
+    # A constructor has the name of its class, and with it its description.
+    for of in names.values():
+        of -= {n for n in of if len(p := n.split("::")) > 1 and p[-1] == p[-2] and "::".join(p[:-1]) not in of}
+    return {header: of for header, of in names.items() if of}, others
 
 
 def read_list():

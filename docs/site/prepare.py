@@ -67,7 +67,7 @@ def header(text, path):
     while lines[top].startswith("//"):
         top += 1
     out = ["/// @file"] + ["/// " + line for line in comment([line[2:] for line in lines[:top]])]
-    body = lines[top:]
+    body = one_a_line(lines[top:])
     described = {}  # by indentation, the name of the function that was declared last and is described
     for i, line in enumerate(body):
         mark = re.match(r"(.*?///<?)(.*)$", line)
@@ -90,6 +90,23 @@ def header(text, path):
     return "\n".join(out)
 
 
+def one_a_line(body):
+    """`int a = 0, b = 0;` as two declarations, each with the comment of both."""
+    out = []
+    for line in body:
+        m = re.match(r"(\s+(?:const )?[\w:<>]+) (\w+(?: = [^,{}()]+)?(?:, \w+(?: = [^,{}()]+)?)+);(\s*///<.*)?$", line)
+        if not m or m[1].strip() in ("return", "using"):
+            out.append(line)
+            continue
+        above = len(out)
+        while above and out[above - 1].lstrip().startswith("///"):
+            above -= 1
+        comment = out[above:]
+        for k, one in enumerate(m[2].split(", ")):
+            out += (comment if k else []) + [f"{m[1]} {one};{m[3] or ''}"]
+    return out
+
+
 def begins_declaration(body, i):
     before = re.sub(r"\s*//.*", "", body[i - 1]).strip()
     return bool(body[i].strip()) and not body[i].lstrip().startswith(("//", "}", "#", "public:", "private:", "return")) \
@@ -98,7 +115,10 @@ def begins_declaration(body, i):
 
 def function_name(body, i):
     """The name of the function that is declared at this line, or None."""
-    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", declaration(body, i))
+    text = declaration(body, i)
+    if re.match(r"(?:explicit |constexpr )*operator [\w:]", text):
+        return "conversion"
+    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", text)
     return m[1] if m else None
 
 
