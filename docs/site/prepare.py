@@ -79,7 +79,8 @@ def header(text, path):
             indent, name = len(line) - len(line.lstrip()), function_name(body, i)
             if not body[i - 1].lstrip().startswith("///"):
                 if name and described.get(indent) == name:
-                    line = " " * indent + "/// @overload\n" + line
+                    if not re.search(r"= (default|delete);|operator=", line):
+                        line = " " * indent + "/// As above, for these arguments.\n" + line
                 elif said := spelled_out(body, i, path, [t[3:] for t in lines[:top]]):
                     line = " " * indent + f"/// {escaped(said)}\n" + line
                 elif name:
@@ -196,6 +197,8 @@ class Pages:
             return
         self.done.add(path)
         text = (ROOT / path).read_text()
+        if path == "README.md":
+            text = re.sub(r"^# .*", "# README", text)
         name = page_name(path)
         slugs = iter([slug for slug, _ in markdown.headings(text)])
         out = []
