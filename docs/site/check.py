@@ -91,7 +91,7 @@ def undocumented_name(text):
     if operator:
         name = operator[0].replace(" ", "")
     else:
-        name = without_arguments(member.split("(")[0].split("=")[0])
+        name = re.sub(r"\[.*", "", without_arguments(member.split("(")[0].split("=")[0]))
     short = name.split("::")[-1]
     # Copies, moves and destructors say all by their form; variables with a last _ are not for users.
     if "(variable)" in text and name.endswith("_"):

@@ -95,7 +95,8 @@ def one_a_line(body):
     """`int a = 0, b = 0;` as two declarations, each with the comment of both."""
     out = []
     for line in body:
-        m = re.match(r"(\s+(?:const )?[\w:<>]+) (\w+(?: = [^,{}()]+)?(?:, \w+(?: = [^,{}()]+)?)+);(\s*///<.*)?$", line)
+        m = re.match(r"(\s+(?:static constexpr |const )*[\w:<>]+) (\w+(?: = [^,;]+)?(?:, \w+(?: = [^,;]+)?)+);"
+                     r"(\s*//.*)?$", line)
         if not m or m[1].strip() in ("return", "using"):
             out.append(line)
             continue
@@ -110,6 +111,8 @@ def one_a_line(body):
 
 def begins_declaration(body, i):
     before = re.sub(r"\s*//.*", "", body[i - 1]).strip()
+    if body[i].startswith("#define"):
+        return True
     return bool(body[i].strip()) and not body[i].lstrip().startswith(("//", "}", "#", "public:", "private:", "return")) \
         and (not before or before[-1] in ";{}:")
 
@@ -117,15 +120,18 @@ def begins_declaration(body, i):
 def function_name(body, i):
     """The name of the function that is declared at this line, or None."""
     text = declaration(body, i)
-    if re.match(r"(?:explicit |constexpr )*operator [\w:]", text):
+    if text.startswith("#define "):
+        return re.match(r"\w+", text[8:])[0]
+    if re.match(r"(?:explicit |constexpr |FERRITE_HOST_DEVICE )*operator [\w:]", text):
         return "conversion"
     m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", text)
     return m[1] if m else None
 
 
 def declaration(body, i):
-    """The declaration that begins at this line, as one line without template parameters."""
-    return re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(line.strip() for line in body[i:i + 4]))
+    """The declaration that begins at this line, as one line without template parameters and constraints."""
+    text = re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(line.strip() for line in body[i:i + 5]))
+    return re.sub(r"^requires\s*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[\w:]+<[^<>]*>)\s*(?:&&)?\s*", "", text)
 
 
 def descriptions():
@@ -140,8 +146,8 @@ def descriptions():
 
 
 DESCRIPTIONS = descriptions()
-TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept|(?:requires .*? )?(?:class|struct)) (\w+)(?: final)? ?[:={]")
-VARIABLE = re.compile(r"[\w:<>,\[\]*& ]+?[ &*](\w+)(?: = [^;]*|\{[^;]*\})?;")
+TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept) (\w+)(?: final)? ?[:={]")
+VARIABLE = re.compile(r"[\w:<>,\[\]*& ]+?[ &*](\w+)(?:\[\w+\])?(?: = [^;]*|\{[^;]*\})?;")
 
 
 def spelled_out(body, i, path, top):
