@@ -21,9 +21,12 @@ sys.path.insert(0, str(HERE.parent))
 
 import side_by_side as sbs  # noqa: E402
 
-MODELS = ("lenet5", "d2l", "resnet18-28", "resnet18-32", "resnet18-224")
+IMAGES = ("lenet5", "d2l", "resnet18-28", "resnet18-32", "resnet18-224")
+TEXTS = ("transformer-64", "transformer-256", "transformer-512", "lstm-64", "lstm-256", "gpt2-64",
+         "gpt2-256")
+MODELS = (*IMAGES, *TEXTS)
 BATCHES = {"lenet5": [64, 256], "d2l": [64, 256], "resnet18-28": [256], "resnet18-32": [256],
-           "resnet18-224": [128]}
+           "resnet18-224": [128], **dict.fromkeys(TEXTS, [16]), "gpt2-64": [4], "gpt2-256": [4]}
 CPU_BATCHES = {"resnet18-28": [32], "resnet18-32": [32], "resnet18-224": [8]}
 LAYOUTS = ("contiguous", "channels_last")
 SHORT = {"contiguous": "NCHW", "channels_last": "NHWC"}
@@ -42,10 +45,10 @@ def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
-    p.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    p.add_argument("--models", nargs="+", choices=MODELS, default=list(IMAGES))
     p.add_argument("--batches", nargs="+", type=int, metavar="N",
-                   help="images per step (default: 64 and 256 for LeNet, 256 or 128 for ResNet-18; "
-                        "32 or 8 for it on the CPU)")
+                   help="images or texts per step (default: 64 and 256 for LeNet, 256 or 128 for "
+                        "ResNet-18, 32 or 8 for it on the CPU; 16 texts, 4 for GPT-2)")
     p.add_argument("--threads", nargs="+", type=int, metavar="N",
                    help="of the CPU (default: 1 and 2 with --device cpu, else 4)")
     p.add_argument("--precisions", nargs="+", choices=("float32", "tf32", "amp"),
@@ -98,10 +101,14 @@ class Side:
         except sbs.Lost as error:
             self.info, self.lacks = None, {"": str(error)}
 
-    def reason(self, args, precision, execution):
+    def reason(self, args, model, precision, execution):
         """The reason why it cannot run this variant; None if it can."""
         if "" in self.lacks:
             return self.lacks[""]
+        if model in TEXTS and self.name == "libtorch":
+            return "its program has only the networks of images"
+        if model in TEXTS and execution in ("onnxruntime", "optimized"):
+            return "only networks of images are optimized for inference"
         if args.on_cpu and precision == "tf32":
             return "TF32 needs a CUDA device"
         if args.on_cpu and execution == "graph":
@@ -153,11 +160,12 @@ def group_commands(args, sides, case, layouts, not_run):
     commands = {}
     for side in sides:
         of_side = layouts[side.name][-1:] if precision == "amp" else layouts[side.name]
+        of_side = LAYOUTS[:1] if case["model"] in TEXTS else of_side
         for execution, layout in itertools.product(args.executions, of_side):
             if execution not in side.executions:
                 continue
             name = label(side, precision, layout, execution)
-            if reason := side.reason(args, precision, execution):
+            if reason := side.reason(args, case["model"], precision, execution):
                 not_run[name] = reason
                 continue
             only, why = ONE_MODE.get(execution, (None, None))

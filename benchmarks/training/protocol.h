@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "ferrite/benchmarks/training/images.h"
+#include "ferrite/benchmarks/training/inputs.h"
 
 namespace bench {
 
@@ -63,7 +63,7 @@ inline void add_options(CLI::App& app, Options& options) {
                           const char* help) {
     app.add_option(flag, value, help)->check(check)->capture_default_str();
   };
-  choice("--model", options.model, models, "network and images");
+  choice("--model", options.model, models, "network, and its images or texts");
   app.add_option("--device", options.device, "cpu, cuda or cuda:1 ...")->capture_default_str();
   choice("--layout", options.layout, {"contiguous", "channels_last"}, "NCHW or NHWC");
   choice("--precision", options.precision, {"float32", "tf32", "amp"},
@@ -78,7 +78,7 @@ inline void add_options(CLI::App& app, Options& options) {
          "that each line on stdin names");
   app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,
                "try out convolutions' plans");
-  number("--batch", options.batch, count, "images per step");
+  number("--batch", options.batch, count, "images or texts per step");
   number("--steps", options.steps, count_or_none,
          "steps per measurement; 0: as many as take --seconds");
   number("--seconds", options.seconds, CLI::NonNegativeNumber,
@@ -87,7 +87,9 @@ inline void add_options(CLI::App& app, Options& options) {
          "steps before the first measurement; fewer if they take longer than --seconds");
   number("--batches", options.batches, count, "batches held in memory, used in turn");
   number("--threads", options.threads, CLI::PositiveNumber, "CPU threads");
-  app.add_option("--lr", options.lr)->capture_default_str();
+  app.add_option("--lr", options.lr,
+                 "of SGD; AdamW, which trains networks of texts, has a hundredth")
+      ->capture_default_str();
   app.add_option("--momentum", options.momentum)->capture_default_str();
 }
 

@@ -1,5 +1,6 @@
 #include "ferrite/benchmarks/training/task.h"
 
+#include "ferrite/benchmarks/training/text_models.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/core/parallel_for.h"
@@ -18,6 +19,7 @@ const Task& task(const std::string& name) {
 
 std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint) {
   manual_seed(0);
+  if (task.is_text()) return make_text_model(task);
   if (task.name == "lenet5") return std::make_unique<nn::LeNet5>();
   if (task.name == "d2l") return std::make_unique<nn::D2LLeNet>();
   return std::make_unique<nn::ResNet18>(
@@ -27,9 +29,23 @@ std::unique_ptr<nn::Module> make_model(const Task& task, bool checkpoint) {
                         .checkpoint_blocks = checkpoint});
 }
 
+namespace {
+
+Batch make_text_batch(const Task& task, std::int64_t number, std::int64_t size) {
+  Batch batch{empty({size, task.length}, {.dtype = kInt64}),
+              empty({size * task.length}, {.dtype = kInt64})};
+  for (std::int64_t n = 0; n < size; ++n)
+    make_text(task, number, n, batch.inputs.data<std::int64_t>() + n * task.length,
+              batch.labels.data<std::int64_t>() + n * task.length);
+  return batch;
+}
+
+}  // namespace
+
 Batch make_batch(const Task& task, std::int64_t number, std::int64_t size) {
+  if (task.is_text()) return make_text_batch(task, number, size);
   Batch batch{empty({size, task.channels, task.size, task.size}), empty({size}, {.dtype = kInt64})};
-  auto* const values = batch.images.data<float>();
+  auto* const values = batch.inputs.data<float>();
   auto* const labels = batch.labels.data<std::int64_t>();
   parallel_for(size, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n)

@@ -1,11 +1,11 @@
-// The training tasks: the same networks on the same images as in torch_training.py.
+// The training tasks: the same networks on the same images and texts as in torch_training.py.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
-#include "ferrite/benchmarks/training/images.h"
+#include "ferrite/benchmarks/training/inputs.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/nn/module.h"
 
@@ -18,7 +18,8 @@ const Task& task(const std::string& name);
 std::unique_ptr<ferrite::nn::Module> make_model(const Task& task, bool checkpoint = false);
 
 struct Batch {
-  ferrite::Tensor images, labels;
+  ferrite::Tensor inputs;  ///< images [N, C, H, W], or tokens [N, L]
+  ferrite::Tensor labels;  ///< [N], or the next tokens [N * L]
 };
 
 /// Batch `number` on the host.

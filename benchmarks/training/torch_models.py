@@ -90,6 +90,61 @@ class ResNet18(nn.Module):
         return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
+class Block(nn.Module):
+    """A layer of GPT-2: norms in front, GELU by tanh, attention that keeps no weights."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        n, length, width = x.shape
+        q, k, v = (t.view(n, length, self.heads, -1).transpose(1, 2)
+                   for t in self.qkv(self.norm1(x)).split(width, dim=2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.proj(y.transpose(1, 2).reshape(n, length, width))
+        return x + self.linear2(F.gelu(self.linear1(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    """Its output shares the embedding's weights."""
+
+    def __init__(self, tokens, length, width, layers, heads):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(tokens, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.output = nn.Linear(width, tokens, bias=False)
+        self.output.weight = self.tokens.weight
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        return self.output(self.norm(self.blocks(x))).flatten(0, 1)
+
+
+class LstmText(nn.Module):
+    def __init__(self, tokens, width, layers):
+        super().__init__()
+        self.tokens = nn.Embedding(tokens, width)
+        self.lstm = nn.LSTM(width, width, layers, batch_first=True)
+        self.output = nn.Linear(width, tokens)
+
+    def forward(self, ids):
+        return self.output(self.lstm(self.tokens(ids))[0]).flatten(0, 1)
+
+
+def make_text(tokens, length, width, layers, heads):
+    if heads == 0:
+        return LstmText(tokens, width, layers)
+    return Gpt(tokens, length, width, layers, heads)
+
+
 def make(name, channels, size, classes):
     if name == "lenet5":
         return LeNet5()

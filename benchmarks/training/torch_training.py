@@ -23,6 +23,15 @@ MODELS = {  # channels, size, classes of the images
     "resnet18-32": (3, 32, 10),
     "resnet18-224": (3, 224, 1000),
 }
+TEXTS = {  # tokens, length, width, layers, heads (none: an LSTM), as in inputs.h
+    "transformer-64": (256, 128, 64, 2, 4),
+    "transformer-256": (256, 128, 256, 2, 4),
+    "transformer-512": (256, 128, 512, 2, 8),
+    "lstm-64": (256, 64, 64, 2, 0),
+    "lstm-256": (256, 64, 256, 2, 0),
+    "gpt2-64": (50257, 64, 768, 12, 12),
+    "gpt2-256": (50257, 256, 768, 12, 12),
+}
 EXECUTIONS = ("eager", "graph", "compile-default", "compile-reduce-overhead",
               "compile-max-autotune", "onnxruntime")
 
@@ -30,7 +39,7 @@ EXECUTIONS = ("eager", "graph", "compile-default", "compile-reduce-overhead",
 def parse(argv=None):
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument("--model", choices=MODELS, default="lenet5")
+    p.add_argument("--model", choices=[*MODELS, *TEXTS], default="lenet5")
     p.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 ...")
     p.add_argument("--layout", choices=("contiguous", "channels_last"), default="contiguous",
                    help="NCHW or NHWC")
@@ -47,14 +56,15 @@ def parse(argv=None):
                         "onnxruntime runs what torch.onnx writes of it")
     p.add_argument("--no-cudnn-benchmark", dest="cudnn_benchmark", action="store_false",
                    help="do not try out convolutions' plans")
-    p.add_argument("--batch", type=int, default=64, help="images per step")
+    p.add_argument("--batch", type=int, default=64, help="images or texts per step")
     p.add_argument("--steps", type=int, default=0,
                    help="steps per measurement; 0: as many as take --seconds")
     p.add_argument("--seconds", type=float, default=0.5, help="approximate duration of a measurement")
     p.add_argument("--warmup", type=int, default=10, help="steps before the first measurement")
     p.add_argument("--batches", type=int, default=4, help="batches held in memory, used in turn")
     p.add_argument("--threads", type=int, default=1, help="CPU threads")
-    p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--lr", type=float, default=0.05,
+                   help="of SGD; AdamW, which trains networks of texts, has a hundredth")
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--probe", action="store_true",
                    help="only describe this program and the features that it lacks")
@@ -86,7 +96,7 @@ def hash32(seed, first, count):
 
 
 def make_batch(number):
-    """A pattern for each class, and noise, by the same formula as in images.h."""
+    """A pattern for each class, and noise, by the same formula as in inputs.h."""
     channels, size, classes = MODELS[args.model]
     pixels = channels * size * size
     labels = hash32(1000 + number, 0, args.batch) % classes
@@ -96,6 +106,17 @@ def make_batch(number):
         noise = hash32(2000 + number, n * pixels, pixels) >> 8
         images[n] = ((pattern + noise).double() * 2.0**-23 - 2).float()
     return images.reshape(args.batch, channels, size, size), labels
+
+
+def make_texts(number):
+    """Texts in which a token limits the next one, by the same formula as in inputs.h."""
+    tokens, length = TEXTS[args.model][:2]
+    bits = hash32(3000 + number, 0, args.batch * (length + 1)).reshape(args.batch, length + 1)
+    text = torch.empty(args.batch, length + 1, dtype=torch.long)
+    text[:, 0] = bits[:, 0] % tokens
+    for i in range(length):
+        text[:, i + 1] = (2 * text[:, i] + 1 + bits[:, i + 1] % 4) % tokens
+    return text[:, :-1].contiguous(), text[:, 1:].flatten()
 
 
 def onnx_session(model, images):
@@ -117,12 +138,19 @@ class Trainer:
         torch.manual_seed(0)
         layout = (torch.channels_last if args.layout == "channels_last" else
                   torch.contiguous_format)
-        self.batches = [(images.contiguous(memory_format=layout).to(DEVICE), labels.to(DEVICE))
-                        for images, labels in map(make_batch, range(args.batches))]
-        self.model = torch_models.make(args.model, *MODELS[args.model])
-        self.model = self.model.to(DEVICE).to(memory_format=layout)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=args.lr,
-                                         momentum=args.momentum)
+        if args.model in TEXTS:
+            self.batches = [(ids.to(DEVICE), labels.to(DEVICE))
+                            for ids, labels in map(make_texts, range(args.batches))]
+            self.model = torch_models.make_text(*TEXTS[args.model]).to(DEVICE)
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr / 100,
+                                               fused=True)
+        else:
+            self.batches = [(images.contiguous(memory_format=layout).to(DEVICE), labels.to(DEVICE))
+                            for images, labels in map(make_batch, range(args.batches))]
+            self.model = torch_models.make(args.model, *MODELS[args.model])
+            self.model = self.model.to(DEVICE).to(memory_format=layout)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=args.lr,
+                                             momentum=args.momentum)
         name = args.amp_dtype or ("float16" if CUDA else "bfloat16")
         self.amp_dtype = getattr(torch, name) if args.precision == "amp" else None
         self.scaler = None

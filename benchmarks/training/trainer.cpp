@@ -11,6 +11,8 @@
 #include "ferrite/kernels/vendor.h"
 #include "ferrite/nn/inference.h"
 #include "ferrite/ops/loss.h"
+#include "ferrite/optim/adam.h"
+#include "ferrite/optim/sgd.h"
 
 namespace bench {
 
@@ -26,7 +28,9 @@ std::vector<Batch> make_batches(const Options& options, const Device& device) {
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < options.batches; ++i) {
     const Batch host = make_batch(task(options.model), i, options.batch);
-    batches.push_back({host.images.contiguous(format(options)).to(device), host.labels.to(device)});
+    const Tensor inputs =
+        host.inputs.dim() == 4 ? host.inputs.contiguous(format(options)) : host.inputs;
+    batches.push_back({inputs.to(device), host.labels.to(device)});
   }
   return batches;
 }
@@ -35,6 +39,14 @@ std::unique_ptr<nn::Module> prepare_model(const Options& options, const Device& 
   std::unique_ptr<nn::Module> model = make_model(task(options.model), options.checkpoint);
   model->to(device).to(format(options));
   return model;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Options& options,
+                                                 const std::vector<Tensor>& parameters) {
+  if (task(options.model).is_text())
+    return std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = options.lr / 100});
+  return std::make_unique<optim::SGD>(
+      parameters, optim::SGDOptions{.lr = options.lr, .momentum = options.momentum});
 }
 
 /// Autocast and, for float16, a dynamic loss scale, as on PyTorch's side; otherwise nothing.
@@ -52,13 +64,13 @@ Trainer::Trainer(const Options& options)
       batches_(make_batches(options, device_)),
       model_(prepare_model(options, device_)),
       optimizes_(options.execution == "optimized"),
-      sgd_(model_->parameters(), {.lr = options.lr, .momentum = options.momentum}),
-      amp_(optim::amp::initialize(*model_, sgd_, precision(options, device_))),
-      step_([this](const Tensor& images, const Tensor& labels) {
-        const Tensor loss = cross_entropy((*model_)(images), labels);
-        sgd_.zero_grad(/*set_to_none=*/true);
+      optimizer_(make_optimizer(options, model_->parameters())),
+      amp_(optim::amp::initialize(*model_, *optimizer_, precision(options, device_))),
+      step_([this](const Tensor& inputs, const Tensor& labels) {
+        const Tensor loss = cross_entropy((*model_)(inputs), labels);
+        optimizer_->zero_grad(/*set_to_none=*/true);
         amp_.scale(loss).backward();
-        amp_.step(sgd_);
+        amp_.step(*optimizer_);
         return loss.detach();
       }) {
   if (options.execution == "graph")
@@ -66,7 +78,7 @@ Trainer::Trainer(const Options& options)
 }
 
 nlohmann::json Trainer::flops() {
-  return network_flops(*model_, batches_[0].images.slice(0, 0, 1));
+  return network_flops(*model_, batches_[0].inputs.slice(0, 0, 1));
 }
 
 const Batch& Trainer::next() { return batches_[next_++ % batches_.size()]; }
@@ -74,7 +86,7 @@ const Batch& Trainer::next() { return batches_[next_++ % batches_.size()]; }
 void Trainer::train(std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) {
     const Batch& batch = next();
-    loss_ = graphed_ ? (*graphed_)(batch.images, batch.labels) : step_(batch.images, batch.labels);
+    loss_ = graphed_ ? (*graphed_)(batch.inputs, batch.labels) : step_(batch.inputs, batch.labels);
   }
 }
 
@@ -82,11 +94,11 @@ void Trainer::forward(std::int64_t steps) {
   const InferenceMode inference;
   model_->eval();
   if (optimizes_ && !optimized_)
-    optimized_ = nn::optimize_for_inference(*model_, batches_[0].images);
+    optimized_ = nn::optimize_for_inference(*model_, batches_[0].inputs);
   nn::Module& network = optimized_ ? *optimized_ : *model_;
   for (std::int64_t i = 0; i < steps; ++i) {
     const Batch& batch = next();
-    output_ = network(batch.images);
+    output_ = network(batch.inputs);
     labels_ = batch.labels;
   }
   model_->train();

@@ -11,11 +11,11 @@
 #include "ferrite/benchmarks/training/task.h"
 #include "ferrite/nn/graphed_step.h"
 #include "ferrite/optim/amp/amp.h"
-#include "ferrite/optim/sgd.h"
+#include "ferrite/optim/optimizer.h"
 
 namespace bench {
 
-/// Runs steps: forward, cross entropy, backward, SGD; or forward alone.
+/// Runs steps: forward, cross entropy, backward, and SGD or, for texts, AdamW; or forward alone.
 class Trainer {
  public:
   explicit Trainer(const Options& options);
@@ -42,14 +42,14 @@ class Trainer {
   void forward(std::int64_t steps);
 
   using Step =
-      std::function<ferrite::Tensor(const ferrite::Tensor& images, const ferrite::Tensor& labels)>;
+      std::function<ferrite::Tensor(const ferrite::Tensor& inputs, const ferrite::Tensor& labels)>;
 
   ferrite::Device device_;
   std::vector<Batch> batches_;
   std::unique_ptr<ferrite::nn::Module> model_;
   bool optimizes_;
   std::unique_ptr<ferrite::nn::Module> optimized_;  // made by the first forward pass
-  ferrite::optim::SGD sgd_;
+  std::unique_ptr<ferrite::optim::Optimizer> optimizer_;
   ferrite::optim::amp::Amp amp_;
   Step step_;
   std::optional<ferrite::nn::GraphedStep<Step>> graphed_;

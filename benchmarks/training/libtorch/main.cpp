@@ -108,6 +108,8 @@ nlohmann::json probe() {
 void measure(const Options& options) {
   if (options.precision == "amp" || options.execution != "eager")
     throw std::invalid_argument("the C++ frontend has neither autocast nor graphs");
+  if (find_task(options.model)->is_text())
+    throw std::invalid_argument("libtorch's program has only the networks of images");
   torch::set_num_threads(options.threads);
   torch::manual_seed(0);
   at::globalContext().setAllowTF32CuBLAS(options.precision == "tf32");

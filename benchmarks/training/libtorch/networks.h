@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ferrite/benchmarks/training/images.h"
+#include "ferrite/benchmarks/training/inputs.h"
 
 namespace bench {
 
