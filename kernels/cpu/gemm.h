@@ -1,8 +1,9 @@
 // The product of two matrices of floats, on several threads, without a library.
 //
 // After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): panels
-// of b are packed for the inner kernel (kernels/cpu/micro.h), which reads a where it lies. The cut
-// into tasks follows from the sizes alone, so that the bits do not depend on the number of threads.
+// of b are packed for the inner kernel (kernels/cpu/micro.h), which reads a where it lies; once for
+// all tasks that need them. The cut into tasks follows from the sizes alone, so that the bits do
+// not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +17,15 @@ namespace ferrite::kernels::cpu {
 
 namespace detail {
 
-inline constexpr std::int64_t kDepth = 384;         // of a packed panel
-inline constexpr std::int64_t kTaskColumns = 256;   // at most
-inline constexpr std::int64_t kTaskWork = 1 << 18;  // multiplications worth a thread's while
-inline constexpr std::int64_t kMostTasks = 64;      // by work; more only where columns are many
-inline constexpr std::int64_t kFewRows = 4;         // products that are bound by memory
-inline constexpr std::int64_t kSplitDepth = 4096;   // from here on small results split the depth
+inline constexpr std::int64_t kDepth = 384;            // of a packed panel
+inline constexpr std::int64_t kTaskColumns = 256;      // at most
+inline constexpr std::int64_t kTaskWork = 1 << 18;     // multiplications worth a thread's while
+inline constexpr std::int64_t kMostTasks = 64;         // by work; more only where columns are many
+inline constexpr std::int64_t kFewRows = 4;            // products that are bound by memory
+inline constexpr std::int64_t kSplitDepth = 4096;      // from here on small results split the depth
+inline constexpr std::int64_t kSharedBytes = 8 << 20;  // at most, of panels that tasks share
+inline constexpr std::int64_t kNearBytes = 24 << 10;   // of the nearest cache, for a panel
+inline constexpr std::int64_t kNearTiles = 8;          // of rows, that come from the next one
 
 /// How a product is cut: results per task.
 struct Tasks {
@@ -79,18 +83,43 @@ void scale_row(T* row, std::int64_t n, double alpha) {
   for (std::int64_t c = 0; c < n; ++c) row[c] *= static_cast<T>(alpha);
 }
 
-/// rows x columns results from (m, n), by one thread.
+/// The columns of b that a task needs, cut into panels of two vectors, one of three where there are
+/// no more, and into blocks of the depth: block after block, each of them panel after panel.
+template <class A>
+struct Panels {
+  static constexpr std::int64_t lanes = kLanes<Sum<A>>;
+  std::int64_t columns, depth, vectors, panel, block;
+
+  Panels(std::int64_t n, std::int64_t elements)
+      : columns(n),
+        depth((elements + kElements<A> - 1) / kElements<A>),
+        vectors((n + lanes - 1) / lanes),
+        panel(vectors == 3 ? 3 : std::min<std::int64_t>(2, vectors)),
+        block(even_share(depth, kDepth)) {}
+
+  std::int64_t count() const { return (vectors + panel - 1) / panel; }
+  std::int64_t size(std::int64_t of_depth) const { return of_depth * vectors * lanes; }
+  std::int64_t run(std::int64_t k) const { return std::min(block, depth - k); }
+
+  /// Block k of the panel from vector v on; `to` is where the block begins.
+  template <class S>
+  void pack(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t v, double alpha) const {
+    const std::int64_t width = std::min(panel, vectors - v) * lanes;
+    pack_right<A>(to + v * lanes * run(k), b, k, run(k), v * lanes,
+                  std::min(width, columns - v * lanes), width, alpha);
+  }
+};
+
+/// rows x columns results from (m, n), by one thread; `shared` are all panels of b, or null.
 template <class A, class S, class Out, class T = Sum<A>>
 void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
-               const Epilogue& e) {
+               const Epilogue& e, const A* shared) {
   constexpr std::int64_t lanes = kLanes<T>;
   const std::int64_t rows = out.rows, columns = out.columns;
-  const std::int64_t depth = (a.columns + kElements<A> - 1) / kElements<A>;
-  const std::int64_t vectors = (columns + lanes - 1) / lanes;
-  // Panels of two vectors; one of three where there are no more.
-  const std::int64_t panel = vectors == 3 ? 3 : std::min<std::int64_t>(2, vectors);
+  const Panels<A> panels(columns, a.columns);
+  const std::int64_t depth = panels.depth, vectors = panels.vectors, panel = panels.panel;
+  const std::int64_t block = panels.block;
   const std::int64_t tile = even_share(rows, max_rows(static_cast<int>(panel)));
-  const std::int64_t block = even_share(depth, kDepth);
 
   const bool column_bias = e.bias && e.bias_column_step != 0;
   const bool direct = std::is_same_v<Out, T> && out.column_step == 1 && (!e.bias || column_bias);
@@ -113,28 +142,36 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
         if (e.bias) value += bias.data()[j];
       }
 
-  const Scratch<A> packed_b(block * vectors * lanes);
-  const Left<A, S> left(a, tile, block);
+  Scratch<A> packed;
+  if (!shared) packed = Scratch<A>(panels.size(block));
+  // A panel of b that stays in the nearest cache meets several tiles of rows before the next one.
+  const bool stays = block * panel * lanes * static_cast<std::int64_t>(sizeof(A)) <= kNearBytes;
+  const std::int64_t tiles = stays ? kNearTiles : 1;
+  const Left<A, S> left(a, tile, tiles, block);
   for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
-    const std::int64_t run = std::min(block, depth - k);
-    for (std::int64_t v = 0; v < vectors; v += panel) {
-      const std::int64_t width = std::min(panel, vectors - v) * lanes;
-      pack_right<A>(packed_b.data() + v * lanes * run, b, k, run, v * lanes,
-                    std::min(width, columns - v * lanes), width, e.alpha);
-    }
-    for (std::int64_t i = 0; i < rows; i += tile) {
-      const std::int64_t height = std::min(tile, rows - i);
-      Micro<A> m{.run = run, .c_step = c_step, .accumulate = k > 0 || (direct && e.beta != 0)};
-      left.give(m, i, height, k, run);
-      for (std::int64_t v = 0; v < vectors; v += panel) {
-        const std::int64_t width = std::min(panel, vectors - v);
-        m.b = packed_b.data() + v * lanes * run;
-        m.b_step = width * lanes;
-        m.c = c + i * c_step + v * lanes;
-        m.columns = std::min(width * lanes, columns - v * lanes);
-        m.bias = direct && e.bias && e.beta == 0 ? bias.data() + v * lanes : nullptr;
-        run_micro(m, static_cast<int>(height), static_cast<int>(width), left.layout());
-      }
+    const std::int64_t run = panels.run(k);
+    const A* const right = shared ? shared + panels.size(k) : packed.data();
+    if (!shared)
+      for (std::int64_t v = 0; v < vectors; v += panel)
+        panels.pack(packed.data(), b, k, v, e.alpha);
+    for (std::int64_t first = 0; first < rows; first += tile * tiles) {
+      const std::int64_t end = std::min(rows, first + tile * tiles);
+      left.pack(first, end, k, run);
+      for (std::int64_t v = 0; v < vectors; v += panel)
+        for (std::int64_t i = first; i < end; i += tile) {
+          const std::int64_t width = std::min(panel, vectors - v);
+          Micro<A> m{.b = right + v * lanes * run,
+                     .b_step = width * lanes,
+                     .run = run,
+                     .c = c + i * c_step + v * lanes,
+                     .c_step = c_step,
+                     .columns = std::min(width * lanes, columns - v * lanes),
+                     .bias = direct && e.bias && e.beta == 0 ? bias.data() + v * lanes : nullptr,
+                     .accumulate = k > 0 || (direct && e.beta != 0)};
+          left.give(m, i, first, k, run);
+          run_micro(m, static_cast<int>(std::min(tile, end - i)), static_cast<int>(width),
+                    left.layout());
+        }
     }
   }
   for (std::int64_t i = 0; i < rows; ++i)
@@ -228,6 +265,55 @@ void few_rows(const Matrix<T>& out, const Matrix<const T>& a, const Matrix<const
   });
 }
 
+/// All tasks of a product. Where several have the same columns, their panels are packed once, for
+/// as many columns at a time as kSharedBytes hold.
+template <class A, class S, class Out>
+void run_tasks(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S>& b,
+               const Epilogue& e, const Tasks& tasks) {
+  const std::int64_t m = out.rows, n = out.columns, depth = a.columns;
+  const std::int64_t down = (m - 1) / tasks.rows + 1;
+  const auto columns_of = [&](std::int64_t across) {
+    return std::min(tasks.columns, n - across * tasks.columns);
+  };
+  const auto right = [&](std::int64_t across) -> Matrix<const S> {
+    return {b.at(0, across * tasks.columns), depth, columns_of(across), b.row_step, b.column_step};
+  };
+  const auto task = [&](std::int64_t across, std::int64_t row, const A* shared) {
+    const std::int64_t i = row * tasks.rows, j = across * tasks.columns;
+    const std::int64_t rows = std::min(tasks.rows, m - i);
+    gemm_task<A, S>(
+        Matrix<Out>{out.at(i, j), rows, columns_of(across), out.row_step, out.column_step},
+        {a.at(i, 0), rows, depth, a.row_step, a.column_step}, right(across), at<S>(e, i, j),
+        shared);
+  };
+  if (down == 1) {
+    parallel_for(tasks.across, 1,
+                 [&](std::int64_t across, std::int64_t) { task(across, 0, nullptr); });
+    return;
+  }
+  const Panels<A> widest(tasks.columns, depth);
+  const std::int64_t each = widest.size(widest.depth),
+                     per_group = std::clamp<std::int64_t>(
+                         kSharedBytes /
+                             std::max<std::int64_t>(1, each * static_cast<std::int64_t>(sizeof(A))),
+                         1, tasks.across);
+  const Scratch<A> shared(per_group * each);
+  for (std::int64_t first = 0; first < tasks.across; first += per_group) {
+    const std::int64_t count = std::min(per_group, tasks.across - first);
+    parallel_for(count * widest.count(), 1, [&](std::int64_t p, std::int64_t) {
+      const std::int64_t across = p / widest.count();
+      const Panels<A> panels(columns_of(first + across), depth);
+      const std::int64_t v = p % widest.count() * panels.panel;
+      for (std::int64_t k = 0; v < panels.vectors && k < panels.depth; k += panels.block)
+        panels.pack(shared.data() + across * each + panels.size(k), right(first + across), k, v,
+                    e.alpha);
+    });
+    parallel_for(count * down, 1, [&](std::int64_t p, std::int64_t) {
+      task(first + p / down, p % down, shared.data() + p / down * each);
+    });
+  }
+}
+
 }  // namespace detail
 
 /// By products of type A, in float32 of 16-bit types or Pair.
@@ -274,15 +360,7 @@ void gemm(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<const S
   if constexpr (std::is_same_v<S, T>)
     if (m <= kFewRows && (b.row_step == 1 || b.column_step == 1)) return few_rows(out, a, b, e);
 
-  parallel_for(tasks.count, 1, [&](std::int64_t task, std::int64_t) {
-    const std::int64_t i = task / tasks.across * tasks.rows;
-    const std::int64_t j = task % tasks.across * tasks.columns;
-    const std::int64_t rows = std::min(tasks.rows, m - i);
-    const std::int64_t columns = std::min(tasks.columns, n - j);
-    gemm_task<A, S>(Matrix<Out>{out.at(i, j), rows, columns, out.row_step, out.column_step},
-                    {a.at(i, 0), rows, depth, a.row_step, a.column_step},
-                    {b.at(0, j), depth, columns, b.row_step, b.column_step}, at<S>(e, i, j));
-  });
+  run_tasks<A>(out, a, b, e, tasks);
 }
 
 }  // namespace ferrite::kernels::cpu

@@ -49,54 +49,64 @@ void pack_right(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t ru
       std::fill(to + r * width + used, to + (r + 1) * width, A{});
 }
 
-/// The left operand of a task, `tile` rows by `block` deep at a time.
+/// The left operand of a task, `tiles` times `tile` rows by `block` deep at a time.
 template <class A, class S>
 class Left {
  public:
-  Left(const Matrix<const S>& a, std::int64_t tile, std::int64_t block) : a_(a), tile_(tile) {
+  Left(const Matrix<const S>& a, std::int64_t tile, std::int64_t tiles, std::int64_t block)
+      : a_(a), tile_(tile) {
     const bool whole =
         std::is_same_v<S, A> || (kPairs && a.columns % 2 == 0 && a.row_step % 2 == 0);
     apart_ = whole && a.column_step == 1 && (!conflicts<S>(a.row_step) || a.rows < 14);
     adjacent_ = !apart_ && a.row_step == 1 && (kPairs || !conflicts<S>(a.column_step));
     in_place_ = apart_ || (adjacent_ && std::is_same_v<S, A>);
     if constexpr (!kPairs && !std::is_same_v<S, A>) adjacent_ = in_place_ = false;
-    if (!in_place_) packed_ = Scratch<A>(tile * block);
+    if (!in_place_)
+      packed_ = Scratch<A>(std::min(tile * tiles, (a.rows + tile - 1) / tile * tile) * block);
   }
 
   Rows layout() const { return adjacent_ ? Rows::adjacent : Rows::apart; }
 
-  /// Rows [i, i + height), [k, k + run) of what is summed over, for the inner kernel.
-  void give(Micro<A>& m, std::int64_t i, std::int64_t height, std::int64_t k,
+  /// Prepares rows [first, end), [k, k + run) of what is summed over.
+  void pack(std::int64_t first, std::int64_t end, std::int64_t k, std::int64_t run) const {
+    if (in_place_) return;
+    if constexpr (kPairs)
+      for (std::int64_t i = first; i < end; i += tile_)
+        pack_tile(packed_.data() + (i - first) * run, i, std::min(tile_, end - i), k, run);
+    else
+      copy_matrix(packed_.data(), run, a_.at(first, k), a_.row_step, a_.column_step, end - first,
+                  run);
+  }
+
+  /// A tile of them, the one from row i on, for the inner kernel.
+  void give(Micro<A>& m, std::int64_t i, std::int64_t first, std::int64_t k,
             std::int64_t run) const {
     if (in_place_) {
       m.a = reinterpret_cast<const A*>(a_.at(i, kElements<A> * k));
       m.a_step = apart_ ? a_.row_step / kElements<A> : a_.column_step;
       return;
     }
-    m.a = packed_.data();
+    m.a = packed_.data() + (i - first) * run;
     m.a_step = adjacent_ ? tile_ : run;
-    if constexpr (kPairs)
-      pack(i, height, k, run);
-    else
-      copy_matrix(packed_.data(), run, a_.at(i, k), a_.row_step, a_.column_step, height, run);
   }
 
  private:
   static constexpr bool kPairs = std::is_same_v<A, Pair>;
 
-  void pack(std::int64_t i, std::int64_t height, std::int64_t k, std::int64_t run) const {
+  void pack_tile(A* packed, std::int64_t i, std::int64_t height, std::int64_t k,
+                 std::int64_t run) const {
     if (adjacent_) {
       for (std::int64_t r = 0; r < run; ++r) {
         const BFloat16* one = a_.at(i, 2 * (k + r));
         const bool odd = 2 * (k + r) + 1 == a_.columns;
-        interleave(packed_.data() + r * tile_, one, odd ? nullptr : one + a_.column_step, height);
+        interleave(packed + r * tile_, one, odd ? nullptr : one + a_.column_step, height);
       }
       return;
     }
     const std::int64_t whole = std::min(run, a_.columns / 2 - k);
     for (std::int64_t row = 0; row < height; ++row) {
       const BFloat16* from = a_.at(i + row, 2 * k);
-      Pair* to = packed_.data() + row * run;
+      Pair* to = packed + row * run;
       if (a_.column_step == 1)
         std::memcpy(to, from, static_cast<std::size_t>(whole) * sizeof(Pair));
       else
