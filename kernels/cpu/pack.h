@@ -82,25 +82,32 @@ void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_r
   if constexpr (std::is_same_v<T, S>) {
     if (from_row == 1) {
       constexpr std::int64_t n = kLanes<T>;
-      for (std::int64_t r = 0; r < rows; r += n)
-        for (std::int64_t c = 0; c < columns; c += n) {
-          const std::int64_t height = std::min(n, rows - r), width = std::min(n, columns - c);
-          Vector<T> block[n];
-          if (height == n && width == n) {
+      const auto block_at = [&](std::int64_t r, std::int64_t c) {
+        const std::int64_t height = std::min(n, rows - r), width = std::min(n, columns - c);
+        Vector<T> block[n];
+        if (height == n && width == n) {
 #pragma GCC unroll 16
-            for (std::int64_t j = 0; j < n; ++j) block[j] = load(from + r + (c + j) * from_column);
-            transpose_lanes<T>(block);
+          for (std::int64_t j = 0; j < n; ++j) block[j] = load(from + r + (c + j) * from_column);
+          transpose_lanes<T>(block);
 #pragma GCC unroll 16
-            for (std::int64_t i = 0; i < n; ++i) store(to + (r + i) * to_step + c, block[i]);
-          } else {
-            for (std::int64_t j = 0; j < n; ++j)
-              block[j] =
-                  j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
-            transpose_lanes<T>(block);
-            for (std::int64_t i = 0; i < height; ++i)
-              store_partial(to + (r + i) * to_step + c, block[i], width);
-          }
+          for (std::int64_t i = 0; i < n; ++i) store(to + (r + i) * to_step + c, block[i]);
+        } else {
+          for (std::int64_t j = 0; j < n; ++j)
+            block[j] =
+                j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
+          transpose_lanes<T>(block);
+          for (std::int64_t i = 0; i < height; ++i)
+            store_partial(to + (r + i) * to_step + c, block[i], width);
         }
+      };
+      // The shorter side first: its lines are still in the nearest cache when the rest of them is
+      // read or written.
+      if (rows < columns)
+        for (std::int64_t c = 0; c < columns; c += n)
+          for (std::int64_t r = 0; r < rows; r += n) block_at(r, c);
+      else
+        for (std::int64_t r = 0; r < rows; r += n)
+          for (std::int64_t c = 0; c < columns; c += n) block_at(r, c);
       return;
     }
   }
