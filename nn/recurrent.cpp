@@ -1,5 +1,7 @@
 #include "ferrite/nn/recurrent.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 
@@ -8,9 +10,11 @@
 #include "ferrite/nn/repr.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/join.h"
+#include "ferrite/ops/lstm.h"
 #include "ferrite/ops/matmul.h"
 
 namespace ferrite::nn {
@@ -33,14 +37,12 @@ std::int64_t products(const Module& module, const Tensor& output, std::int64_t w
 // ---- One step. For an LSTM and an RNN, both biases are added to the input projection at once. For
 // a GRU, the reset gate is applied between them.
 
-Tensor project_with_both(const Tensor& input, const RNNWeights& w) {
-  return linear(input, w.weight_ih, w.bias_ih.defined() ? w.bias_ih + w.bias_hh : Tensor());
+Tensor both_biases(const RNNWeights& w) {
+  return w.bias_ih.defined() ? w.bias_ih + w.bias_hh : Tensor();
 }
 
-LSTMState lstm_step(const Tensor& projected, const RNNWeights& w, const LSTMState& s) {
-  const std::vector<Tensor> gates = chunk(addmm(projected, s.h, w.weight_hh.t()), 4, 1);
-  const Tensor c = sigmoid(gates[1]) * s.c + sigmoid(gates[0]) * tanh(gates[2]);
-  return {sigmoid(gates[3]) * tanh(c), c};
+Tensor project_with_both(const Tensor& input, const RNNWeights& w) {
+  return linear(input, w.weight_ih, both_biases(w));
 }
 
 Tensor rnn_step(const Tensor& projected, const RNNWeights& w, const Tensor& h,
@@ -129,9 +131,8 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
                 "expected inputs of size {}, got {}", input_size_, input.describe());
   const bool batched = input.dim() == 3, turned = batched && options_.batch_first;
   Tensor x = !batched ? input.unsqueeze(1) : turned ? input.transpose(0, 1) : input;
-  const auto steps = static_cast<std::size_t>(x.size(0));
-  FERRITE_CHECK(steps > 0, ShapeError, name(), "expected a sequence of one step or more, got {}",
-                input.describe());
+  FERRITE_CHECK(x.size(0) > 0, ShapeError, name(),
+                "expected a sequence of one step or more, got {}", input.describe());
   std::vector<Tensor> state[2], last[2];
   for (int k = 0; k < states_; ++k)
     state[k] = initial_states(initial[static_cast<std::size_t>(k)], x, batched);
@@ -142,16 +143,9 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
     std::vector<Tensor> outputs;
     for (std::int64_t direction = 0; direction < directions(); ++direction, ++at) {
       const RNNWeights w = weights(all, layer, direction);
-      const std::vector<Tensor> projected = unbind(project(x, w), 0);
       States s;
       for (int k = 0; k < states_; ++k) s[static_cast<std::size_t>(k)] = state[k][at];
-      std::vector<Tensor> hidden(steps);
-      for (std::size_t i = 0; i < steps; ++i) {
-        const std::size_t t = direction == 0 ? i : steps - 1 - i;
-        step(projected[t], w, s);
-        hidden[t] = s[0];
-      }
-      outputs.push_back(stack(hidden, 0));
+      outputs.push_back(run_steps(x, w, s, direction == 1));
       for (int k = 0; k < states_; ++k) last[k].push_back(s[static_cast<std::size_t>(k)]);
     }
     x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
@@ -164,6 +158,17 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
     result.last[static_cast<std::size_t>(k)] = batched ? states : states.squeeze(1);
   }
   return result;
+}
+
+Tensor RNNBase::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool reverse) const {
+  const std::vector<Tensor> projected = unbind(project(x, w), 0);
+  std::vector<Tensor> hidden(projected.size());
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    const std::size_t t = reverse ? hidden.size() - 1 - i : i;
+    step(projected[t], w, s);
+    hidden[t] = s[0];
+  }
+  return stack(hidden, 0);
 }
 
 RNNBase::Result RNNBase::run_traced(const Tensor& input, const States& initial) {
@@ -214,8 +219,22 @@ Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {
 }
 
 void LSTM::step(const Tensor& projected, const RNNWeights& w, States& s) const {
-  const LSTMState next = lstm_step(projected, w, {s[0], s[1]});
+  const ferrite::detail::LstmStates next =
+      ferrite::detail::lstm_step(projected, w.weight_hh, {s[0], s[1]});
   s = {next.h, next.c};
+}
+
+Tensor LSTM::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool reverse) const {
+  // Autocast chooses dtypes step by step.
+  const bool one_dtype = std::ranges::all_of(
+      std::array{w.weight_ih.dtype(), w.weight_hh.dtype(), s[0].dtype(), s[1].dtype()},
+      [&](DType dtype) { return dtype == x.dtype(); });
+  if (!one_dtype || !is_floating(x.dtype()) || is_autocast_enabled(x.device()))
+    return RNNBase::run_steps(x, w, s, reverse);
+  const ferrite::detail::LstmSequence all = ferrite::detail::lstm_sequence(
+      x, {w.weight_ih, w.weight_hh, both_biases(w)}, {s[0], s[1]}, reverse);
+  s = {all.last.h, all.last.c};
+  return all.output;
 }
 
 RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options,
@@ -318,8 +337,10 @@ LSTMCell::LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNC
 
 LSTMState LSTMCell::forward(const Tensor& input, const LSTMState& state) {
   check_input(input);
-  return lstm_step(project_with_both(input, weights()), weights(),
-                   {checked_state(state.h, input), checked_state(state.c, input)});
+  const ferrite::detail::LstmStates next =
+      ferrite::detail::lstm_step(project_with_both(input, weights()), weight_hh,
+                                 {checked_state(state.h, input), checked_state(state.c, input)});
+  return {next.h, next.c};
 }
 
 GRUCell::GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)

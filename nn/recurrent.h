@@ -62,6 +62,10 @@ class RNNBase : public Module {
   virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
   /// Advances the states by one step; `projected` is the input's contribution to it.
   virtual void step(const Tensor& projected, const RNNWeights& weights, States& states) const = 0;
+  /// All steps of x [T, N, *] in one direction: the output [T, N, hidden_size], and in `states` the
+  /// last ones in place of the first ones.
+  virtual Tensor run_steps(const Tensor& x, const RNNWeights& weights, States& states,
+                           bool reverse) const;
   /// PyTorch's word for what it computes: "LSTM", "GRU", "RNN_TANH", "RNN_RELU".
   virtual const char* mode() const = 0;
 
@@ -121,6 +125,8 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
  protected:
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
+  Tensor run_steps(const Tensor& x, const RNNWeights& weights, States& states,
+                   bool reverse) const override;
   const char* mode() const override { return "LSTM"; }
 };
 

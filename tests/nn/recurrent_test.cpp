@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/gradcheck.h"
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/ops/arithmetic.h"
@@ -101,6 +103,65 @@ TEST_CASE("LSTM and GRU: outputs, states and gradients agree with PyTorch") {
   check("gru", nn::GRU(3, 4));
   check("gru_deep", nn::GRU(3, 4, kDeep));
   check("gru_bare", nn::GRU(3, 4, {.bias = false}));
+}
+
+TEST_CASE("an LSTM agrees with its cell step by step, and has second derivatives") {
+  manual_seed(5);
+  for (const bool reverse : {false, true}) {
+    CAPTURE(reverse);
+    nn::LSTM lstm(3, 4, {.bidirectional = reverse});
+    lstm.to(kFloat64);
+    const std::string suffix = reverse ? "_l0_reverse" : "_l0";
+    nn::LSTMCell cell(3, 4);
+    cell.to(kFloat64);
+    const auto parameter = [&](const std::string& wanted) {
+      for (const auto& [name, p] : lstm.named_parameters())
+        if (name == wanted + suffix) return p;
+      return Tensor();
+    };
+    cell.weight_ih = parameter("weight_ih"), cell.weight_hh = parameter("weight_hh");
+    cell.bias_ih = parameter("bias_ih"), cell.bias_hh = parameter("bias_hh");
+
+    const TensorOptions options{.dtype = kFloat64};
+    const Tensor x = randn({5, 2, 3}, options).set_requires_grad(),
+                 weights = randn({5, 2, 4}, options), of_c = randn({2, 4}, options);
+    Tensor h = zeros({2, 4}, options), c = h, by_cell = zeros({}, options);
+    for (std::int64_t i = 0; i < 5; ++i) {
+      const std::int64_t t = reverse ? 4 - i : i;
+      std::tie(h, c) = cell(x[t], {h, c});
+      by_cell = by_cell + sum(h * weights[t]);
+    }
+    by_cell = by_cell + sum(c * of_c);
+    const auto [output, state] = lstm(x);
+    const Tensor by_layer =
+        sum(output.narrow(2, reverse ? 4 : 0, 4) * weights) + sum(state.c[reverse ? 1 : 0] * of_c);
+    check_close(by_layer, by_cell, 1e-12, 1e-13);
+    const std::vector<Tensor> inputs{x, cell.weight_ih, cell.weight_hh, cell.bias_ih};
+    const std::vector<Tensor> expected = autograd::grad(std::vector{by_cell}, inputs),
+                              got = autograd::grad(std::vector{by_layer}, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      CAPTURE(i);
+      check_close(got[i], expected[i], 1e-11, 1e-12);
+    }
+  }
+
+  nn::LSTM lstm(2, 2);
+  lstm.to(kFloat64);
+  const auto run = [&](const std::vector<Tensor>& in) {
+    const auto [output, state] = lstm(in[0], {in[1], in[2]});
+    return sum(output * output) + sum(state.h) * sum(state.c * state.c);
+  };
+  const auto draw = [](const Shape& shape) {
+    return randn(shape, {.dtype = kFloat64}).set_requires_grad();
+  };
+  CHECK(autograd::gradcheck(run, {draw({3, 2, 2}), draw({1, 2, 2}), draw({1, 2, 2})},
+                            {.second_order = true}));
+  // The tape notices where what it needs was changed.
+  const Tensor x = draw({3, 2, 2});
+  const auto [output, state] = lstm(x);
+  const Tensor loss = sum(output * output);
+  no_grad([&] { output.mul_(2); });
+  CHECK_THROWS_AS(loss.backward(), AutogradError);
 }
 
 TEST_CASE("LSTMCell and GRUCell agree with PyTorch, and with a step of their layers") {
