@@ -71,7 +71,7 @@ __device__ __forceinline__ void load_tile(T* tile, const AttentionRows<T>& from,
       Pack<T, kPack> values;
 #pragma unroll
       for (int j = 0; j < kPack; ++j) values.v[j] = j < count ? source[j] : T(0);
-      store_pack<kPack>(to, values);
+      store_shared_pack<kPack>(to, values);
     }
   }
 }

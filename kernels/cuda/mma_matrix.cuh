@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_chunk(S* to, int count, const Element& ele
   Pack<S, kChunk> values;
 #pragma unroll
   for (int i = 0; i < kChunk; ++i) values.v[i].bits = i < count ? element(i).bits : 0;
-  store_pack<kChunk>(to, values);
+  store_shared_pack<kChunk>(to, values);
 }
 
 /// Whether the chunks of all lines of a batch of matrices are contiguous and aligned. Elements of a

@@ -24,7 +24,8 @@ __device__ __forceinline__ void store_vector(T* p, const Pack<T, N>& values) {
   memcpy(&vector, &values, sizeof(vector));
   __stwb(reinterpret_cast<Vector*>(p), vector);
 }
-/// One store: the compiler splits that of a struct into its elements, but not that of a vector.
+/// One store to global memory: the compiler splits that of a struct into its elements, but not that
+/// of a vector.
 template <int N, class T>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& values) {
   if constexpr (N > 1 && sizeof(values) == sizeof(uint4))
@@ -33,6 +34,12 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T, N>& values) {
     store_vector<uint2>(p, values);
   else
     *reinterpret_cast<Pack<T, N>*>(p) = values;
+}
+
+/// The same to shared memory, for which there is no such instruction.
+template <int N, class T>
+__device__ __forceinline__ void store_shared_pack(T* p, const Pack<T, N>& values) {
+  *reinterpret_cast<Pack<T, N>*>(p) = values;
 }
 
 /// Stores those elements of a pack that lie within a run of `n` elements, starting at `at`; with

@@ -43,6 +43,8 @@ const Bug kBugs[] = {
      "touched shared memory"},
     {"reads_behind_shared_array", kResult, "use-after-poison", "touched shared memory"},
     {"reads_unset_shared_memory", kResult, kResult, kResult},
+    {"stores_to_shared_as_to_global_memory", "for global memory alone", "for global memory alone",
+     "for global memory alone"},
     {"reads_unset_device_memory", kResult, kResult, kResult},
     {"writes_through_null", "touched address", "AddressSanitizer: SEGV", "touched address"},
     {"kernel_gets_host_memory", "host memory that no device", "host memory that no device",

@@ -47,6 +47,12 @@ __global__ void sum_shared(float* x) {
   for (float v : tile) sum += v;
   if (threadIdx.x == 0) *x = sum;
 }
+__global__ void store_shared_as_global(float* x) {
+  EMULATOR_SHARED(tile, float[64]);
+  __stwb(&tile[threadIdx.x], x[threadIdx.x]);
+  __syncthreads();
+  x[threadIdx.x] = tile[63 - threadIdx.x];
+}
 __global__ void add_to(float* x) { x[threadIdx.x] += 1.0f; }
 
 }  // namespace
@@ -110,6 +116,11 @@ PLANTED(reads_unset_shared_memory) {
   const Array<float> x(1);
   launch({1, 64}, "sum_shared", sum_shared, x.get());
   return x.value() == 64;
+}
+PLANTED(stores_to_shared_as_to_global_memory) {
+  const Array<float> x(counting(64));
+  launch({1, 64}, "store_shared_as_global", store_shared_as_global, x.get());
+  return x.value() == 63;
 }
 PLANTED(reads_unset_device_memory) {
   const Array<float> x(32);

@@ -256,7 +256,7 @@ void race_access(const void* address, std::size_t bytes, bool write, AccessKind 
                  const void* pc) {
   if (!inside_kernel || !current_settings.races) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const bool shared = at - reinterpret_cast<std::uintptr_t>(shared_arena) < shared_arena_bytes;
+  const bool shared = at - reinterpret_cast<std::uintptr_t>(shared_arena) < kSharedArenaBytes;
   if (!shared && !in_device_range(address)) return;
   const BlockThread* const thread = block.current;
   if (!thread) return;

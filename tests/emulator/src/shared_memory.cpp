@@ -31,7 +31,7 @@ void* take(std::size_t bytes, std::size_t alignment) {
   // Exactly the requested alignment, so that a wider access than the type allows is misaligned.
   if (alignment < 128 && offset / alignment % 2 == 0) offset += alignment;
   const std::size_t end = offset + bytes;
-  if (end + kRedZone > shared_arena_bytes || array_count == kMaxArrays) return nullptr;
+  if (end + kRedZone > kSharedArenaBytes || array_count == kMaxArrays) return nullptr;
   arrays[array_count++] = {offset, bytes};
   array_bytes += bytes;
   permit(shared_arena + used, end + kRedZone - used);
@@ -44,8 +44,8 @@ void* take(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-alignas(4096) unsigned char shared_arena[320 << 10];
-const std::size_t shared_arena_bytes = sizeof shared_arena;
+/// The bytes in which arrays are allocated.
+alignas(4096) unsigned char shared_arena[kSharedArenaBytes];
 unsigned long long launch_serial = 0;
 
 void begin_shared_launch(std::size_t dynamic_bytes) {
@@ -98,6 +98,11 @@ void describe_shared(std::FILE* out, std::uintptr_t address) {
                  offset - below->offset, below->bytes);
   else
     std::fprintf(out, ", on shared memory\n");
+}
+
+void refuse_shared(const char* instruction) {
+  fatal(running_launch()->file, running_launch()->line,
+        "%s of an address in shared memory: it is for global memory alone", instruction);
 }
 
 void* dynamic_shared() { return dynamic_start; }

@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "ferrite/emulator/arithmetic.h"
+
 namespace emulator {
 
 constexpr std::size_t kStaticSharedLimit = 48 << 10;
 constexpr std::size_t kSharedLimit = 227 << 10;
-
-/// The bytes in which arrays are allocated.
-extern unsigned char shared_arena[];
-extern const std::size_t shared_arena_bytes;
 
 void begin_shared_launch(std::size_t dynamic_bytes);
 void begin_shared_block();

@@ -4,16 +4,33 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 
-// ---- loads and stores with cache hints
+// ---- loads and stores with cache hints: of global memory alone
+namespace emulator {
+
+inline constexpr std::size_t kSharedArenaBytes = 320 << 10;
+extern unsigned char shared_arena[kSharedArenaBytes];
+
+[[noreturn]] void refuse_shared(const char* instruction);
+
+__attribute__((always_inline)) inline void require_global(const void* p, const char* instruction) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  if (at - reinterpret_cast<std::uintptr_t>(shared_arena) < kSharedArenaBytes)
+    refuse_shared(instruction);
+}
+
+}  // namespace emulator
+
 #define EMULATOR_LOAD(name)                                  \
   template <class T>                                         \
   __attribute__((always_inline)) inline T name(const T* p) { \
+    emulator::require_global(p, #name);                      \
     return *p;                                               \
   }
 EMULATOR_LOAD(__ldg)
@@ -26,6 +43,7 @@ EMULATOR_LOAD(__ldcv)
 #define EMULATOR_STORE(name)                                       \
   template <class T>                                               \
   __attribute__((always_inline)) inline void name(T* p, T value) { \
+    emulator::require_global(p, #name);                            \
     *p = value;                                                    \
   }
 EMULATOR_STORE(__stwb)
