@@ -77,7 +77,10 @@ struct AttentionProblem {
     const std::int64_t row = (static_cast<std::int64_t>(b) * heads + h) * query.rows + q;
     const std::int64_t word = row * word_step + k;
     const PhiloxBlock block = philox(from.seed, from.offset + static_cast<std::uint64_t>(word / 4));
-    return block.v[word % 4] < drop_below ? C(0) : keep;
+    // A choice of registers: an index would put the block into local memory.
+    const std::uint32_t even = word % 4 < 2 ? block.v[0] : block.v[2];
+    const std::uint32_t odd = word % 4 < 2 ? block.v[1] : block.v[3];
+    return (word % 2 == 0 ? even : odd) < drop_below ? C(0) : keep;
   }
   /// Where a query's sums are in [B, H, L].
   __device__ std::int64_t row(std::uint32_t b, std::uint32_t h, int q) const {
