@@ -4,7 +4,7 @@
     docs/site/blocks.py COMPILER [options...]
 
 writes one source with every block in a namespace of its own and lets the compiler check it, so that page and
-library cannot part. What a block takes from the program around it is declared in context.h: the namespace
+library cannot part; the test api/documentation runs it. What a block takes from the program around it is declared in context.h: the namespace
 `context` for all pages, and context::page_PAGE for one. A block's types, templates and functions stand at namespace
 scope, its statements in a function; a line that begins with `...` is left out.
 
