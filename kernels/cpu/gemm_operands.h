@@ -11,12 +11,6 @@ namespace ferrite::kernels::cpu {
 
 namespace detail {
 
-/// Strides at which many rows fall into few sets of a cache.
-template <class T>
-bool conflicts(std::int64_t step) {
-  return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
-}
-
 /// Of the elements of an operand, in what is multiplied: where that is a Pair, depths count pairs.
 template <class A>
 inline constexpr std::int64_t kElements = std::is_same_v<A, Pair> ? 2 : 1;

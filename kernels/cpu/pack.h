@@ -26,6 +26,12 @@ class Scratch {
   IntrusivePtr<Storage> storage_;
 };
 
+/// Strides at which many rows fall into few sets of a cache.
+template <class T>
+bool conflicts(std::int64_t step) {
+  return step * static_cast<std::int64_t>(sizeof(T)) % 2048 == 0;
+}
+
 /// Columns rounded up to whole vectors.
 template <class T>
 constexpr std::int64_t whole_vectors(std::int64_t columns) {
@@ -100,9 +106,8 @@ void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_r
             store_partial(to + (r + i) * to_step + c, block[i], width);
         }
       };
-      // The shorter side first: its lines are still in the nearest cache when the rest of them is
-      // read or written.
-      if (rows < columns)
+      // Columns that fall into few sets of a cache are read to the end while they are in it.
+      if (rows < columns && conflicts<S>(from_column))
         for (std::int64_t c = 0; c < columns; c += n)
           for (std::int64_t r = 0; r < rows; r += n) block_at(r, c);
       else
