@@ -10,6 +10,7 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/vendor.h"
+#include "ferrite/tests/kernels/cudnn_plans.h"
 #include "ferrite/tests/paths.h"
 
 using namespace ferrite;
@@ -18,24 +19,12 @@ using kernels::ConvPass;
 using kernels::ConvProblem;
 using kernels::cuda::vendor::PlanReport;
 using kernels::cuda::vendor::report_plans;
+using test::can_ask_cudnn;
+using test::kHopper;
+using test::problem;
+using Sizes = test::ConvSizes;
 
 namespace {
-
-/// A GPU with compute capability 9.0, as cuDNN describes one.
-const char* const kHopper = R"({
-  "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0, "deviceName": "Hopper",
-  "multiProcessorCount": 132, "totalGlobalMem": 150000000000, "l2CacheSize": 62914560,
-  "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "pciDeviceId": 0,
-  "warpSize": 32, "regsPerBlock": 65536, "maxRegistersPerSM": 65536,
-  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "maxCtasPerSM": 32,
-  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-  "reservedSharedMemoryPerBlock": 1024, "isTccDriver": 0, "supportCoopLaunch": 1})";
-
-struct Sizes {
-  std::string name;
-  std::int64_t n, c, size, o, kernel, stride = 1, padding = 0, dilation = 1, groups = 1;
-};
 
 const Sizes kLeNet1{"LeNet's first", 256, 1, 28, 6, 5, 1, 2};
 const Sizes kLeNet2{"LeNet's second", 256, 6, 14, 16, 5};
@@ -46,31 +35,6 @@ const Sizes kShortcut{"ResNet's shortcut", 32, 64, 56, 128, 1, 2};
 const Sizes kDilated{"dilated", 8, 16, 20, 24, 3, 1, 2, 2};
 const Sizes kGroups{"groups", 8, 32, 20, 32, 3, 1, 1, 1, 4};
 
-ConvProblem problem(const Sizes& s, ConvPass pass, DType dtype, ConvLayout layout) {
-  ConvProblem p;
-  p.pass = pass;
-  p.dtype = dtype;
-  p.layout = layout;
-  p.workspace_limit = std::int64_t{1} << 30;
-  const std::int64_t extent = s.dilation * (s.kernel - 1) + 1;
-  const std::int64_t out = (s.size + 2 * s.padding - extent) / s.stride + 1;
-  p.input.sizes = {s.n, s.c, s.size, s.size};
-  p.weight.sizes = {s.o, s.c / s.groups, s.kernel, s.kernel};
-  p.out.sizes = {s.n, s.o, out, out};
-  p.stride = {s.stride, s.stride};
-  p.dilation = {s.dilation, s.dilation};
-  p.before = {s.padding, s.padding};
-  p.after = p.before;
-  return p;
-}
-
-bool can_ask() {
-  const PlanReport report = report_plans(
-      problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last), kHopper);
-  if (!report.asked) MESSAGE("skipped: cuDNN cannot be asked: ", report.why_not);
-  return report.asked;
-}
-
 PlanReport ask(const ConvProblem& p) { return report_plans(p, kHopper); }
 
 constexpr ConvPass kPasses[] = {ConvPass::forward, ConvPass::data, ConvPass::weight};
@@ -79,7 +43,7 @@ constexpr ConvLayout kLayouts[] = {ConvLayout::channels_first, ConvLayout::chann
 }  // namespace
 
 TEST_CASE("cuDNN has plans for every pass, dtype and layout") {
-  if (!can_ask()) return;
+  if (!can_ask_cudnn()) return;
   for (const Sizes& s : {kLeNet1, kLeNet2, kStem, kBlock, kHalving, kShortcut, kDilated, kGroups})
     for (const ConvPass pass : kPasses)
       for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
@@ -94,7 +58,7 @@ TEST_CASE("cuDNN has plans for every pass, dtype and layout") {
 }
 
 TEST_CASE("cuDNN has plans with a bias in them, and with ReLU behind it") {
-  if (!can_ask()) return;
+  if (!can_ask_cudnn()) return;
   for (const Sizes& s : {kLeNet1, kLeNet2, kStem, kBlock})
     for (const DType dtype : {kFloat32, kFloat16, kBFloat16})
       for (const ConvLayout layout : kLayouts)
@@ -110,7 +74,7 @@ TEST_CASE("cuDNN has plans with a bias in them, and with ReLU behind it") {
 }
 
 TEST_CASE("cuDNN has plans with channel sums of the result: float16, channels-last") {
-  if (!can_ask()) return;
+  if (!can_ask_cudnn()) return;
   for (const Sizes& s : {kBlock, kHalving, kShortcut, kStem})
     for (const DType dtype : {kFloat16, kBFloat16, kFloat32})
       for (const ConvLayout layout : kLayouts)
@@ -129,7 +93,7 @@ TEST_CASE("cuDNN has plans with channel sums of the result: float16, channels-la
 }
 
 TEST_CASE("settings leave fewer plans, and some") {
-  if (!can_ask()) return;
+  if (!can_ask_cudnn()) return;
   for (const ConvPass pass : kPasses)
     for (const ConvLayout layout : kLayouts) {
       CAPTURE(static_cast<int>(pass));
@@ -156,7 +120,7 @@ TEST_CASE("settings leave fewer plans, and some") {
 }
 
 TEST_CASE("problems that cuDNN does not support are rejected without an exception") {
-  if (!can_ask()) return;
+  if (!can_ask_cudnn()) return;
   ConvProblem p = problem(kBlock, ConvPass::forward, kFloat16, ConvLayout::channels_last);
   p.out.sizes[2] += 1;
   const PlanReport report = ask(p);
@@ -231,7 +195,7 @@ std::string describe(const Attention& a) {
 }  // namespace
 
 TEST_CASE("cuDNN has engines for attention's graphs, forward and backward") {
-  if (!can_ask() || !has_driver_or_stub()) return;
+  if (!can_ask_cudnn() || !has_driver_or_stub()) return;
   for (const auto& [gpu, json] :
        {std::pair<std::string, std::string>{"9.0", kHopper}, {"8.0", ampere()}})
     for (const bool backward : {false, true}) {
@@ -255,7 +219,7 @@ TEST_CASE("cuDNN has engines for attention's graphs, forward and backward") {
 }
 
 TEST_CASE("cuDNN makes plans of attention's graphs, up to the driver that loads them") {
-  if (!can_ask() || !has_driver_or_stub()) return;
+  if (!can_ask_cudnn() || !has_driver_or_stub()) return;
   for (const bool causal : {false, true})
     for (const bool backward : {false, true}) {
       const Attention a{.length = 1000, .causal = causal, .backward = backward};
@@ -266,7 +230,7 @@ TEST_CASE("cuDNN makes plans of attention's graphs, up to the driver that loads 
 }
 
 TEST_CASE("attention that cuDNN does not support is rejected without an exception") {
-  if (!can_ask() || !has_driver_or_stub()) return;
+  if (!can_ask_cudnn() || !has_driver_or_stub()) return;
   AttentionProblem p = problem(Attention{});
   p.out.sizes[2] += 1;
   CHECK(report_plans(p, kHopper).usable == 0);
