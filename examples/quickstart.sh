@@ -10,10 +10,52 @@ here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
 
+# Without a driver no GPU code can run, and compiling it takes most of the time. A build that is already
+# there is used as it is.
+preset=default
+without=""
+if [[ ! -e build/default/CMakeCache.txt ]] && ! nvidia-smi >/dev/null 2>&1; then
+  if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
+    preset=cpu
+    without=", without GPU code, as there is no NVIDIA driver here"
+  fi
+fi
+jobs=${FERRITE_JOBS:-$(nproc)}
+minutes=12  # of one processor; GPU code takes twice as long again
+if [[ $preset == default ]] && { command -v nvcc || [[ -x /usr/local/cuda/bin/nvcc ]]; } >/dev/null; then
+  minutes=36
+fi
+if [[ -x build/$preset/bin/lenet ]]; then
+  takes="seconds, as it was built before"
+else
+  takes="about $(((minutes + jobs - 1) / jobs)) minutes on $jobs processor(s) the first time"
+fi
+cat <<END
+Ferrite's quickstart
+
+  1. installs the Debian packages that are missing: a minute, or nothing to do
+  2. builds the library and the program lenet in build/$preset$without:
+     $takes
+  3. trains LeNet on images of 28 x 28 pixels, and prints its accuracy: half a minute
+
+END
+begin=$SECONDS
+step() { printf '\n[%d/3] %s (%dm%02ds)\n' "$1" "$2" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)); }
+
+step 1 "Packages"
 bash scripts/install_packages.sh
-bash scripts/configure.sh default
-cmake --build --preset default --parallel "${FERRITE_JOBS:-$(nproc)}" --target lenet
-lenet=$repository/build/default/bin/lenet
+step 2 "Building"
+log=$(mktemp)
+if ! bash scripts/configure.sh "$preset" >"$log" 2>&1; then
+  cat "$log"
+  rm -f "$log"
+  exit 1
+fi
+sed -n '/^-- Ferrite/,/^-- *ccache/p' "$log"
+rm -f "$log"
+# Ninja shows one line that changes on a terminal: done, of all, percent, seconds so far.
+NINJA_STATUS='[%f of %t, %p, %es] ' cmake --build --preset "$preset" --parallel "$jobs" --target lenet
+lenet=$repository/build/$preset/bin/lenet
 cd "$here"  # paths in the options are the caller's
 
 given() {  # given --option arguments...: whether the caller set the option
@@ -52,5 +94,21 @@ if ! given --dataset "$@"; then
   fi
 fi
 
+step 3 "Training"
 echo "$lenet ${arguments[*]} $*"
-exec "$lenet" "${arguments[@]}" "$@"
+"$lenet" "${arguments[@]}" "$@"
+
+cat <<END
+
+Done in $(((SECONDS - begin) / 60))m$(((SECONDS - begin) % 60))s. What to try next, from $repository:
+
+  $lenet --help                      # its options
+  $lenet --checkpoint-dir runs/lenet # keeps the weights, and draws the learning curve
+  cmake --build --preset $preset --target examples --parallel $jobs
+                                     # all example programs, among them:
+  build/$preset/bin/mnist --epochs 3          # a training program in a hundred lines: examples/mnist/main.cpp
+  build/$preset/bin/ferrite-run --standalone --nproc-per-node=2 build/$preset/bin/ddp
+                                     # two processes that train together
+
+README.md is the way on: your own program, your own data, several GPUs.
+END
