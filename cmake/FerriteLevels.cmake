@@ -49,7 +49,7 @@ function(ferrite_level target level kind)
   set(copy ${target}_${level})
   add_library(${copy} ${kind} ${sources} ${objects})
   foreach(property IN ITEMS COMPILE_DEFINITIONS COMPILE_OPTIONS COMPILE_FEATURES INCLUDE_DIRECTORIES
-               LINK_LIBRARIES)
+               LINK_LIBRARIES VERSION SOVERSION)
     get_target_property(value ${target} ${property})
     if(value)
       set_target_properties(${copy} PROPERTIES ${property} "${value}")

@@ -6,7 +6,7 @@
 function(ferrite_include_root folder)
   get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
   foreach(name IN ITEMS core kernels autograd ops nn optim parallel data metrics examples
-               benchmarks tests ferrite.h)
+               benchmarks tests ferrite.h version.h)
     if(EXISTS ${root}/${name})
       file(MAKE_DIRECTORY ${folder}/ferrite)
       file(CREATE_LINK ${root}/${name} ${folder}/ferrite/${name} SYMBOLIC)
@@ -49,8 +49,9 @@ function(ferrite_library name)
     ferrite_batches(sources ${target} ${arg_ALONE})
     add_library(${target} ${sources})  # static, or shared with BUILD_SHARED_LIBS
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
-    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")  # unused; headers must fit all
-                                                                  # programs
+    set_target_properties(${target} PROPERTIES DEFINE_SYMBOL ""  # unused; headers must fit all
+                                                                 # programs
+      VERSION ${ferrite_VERSION} SOVERSION ${ferrite_abi})
     if(TARGET ferrite_core AND NOT target STREQUAL "ferrite_core")
       target_precompile_headers(${target} REUSE_FROM ferrite_core)
     endif()

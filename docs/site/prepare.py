@@ -185,7 +185,7 @@ def page_name(path):
     if path == "docs/index.md":
         return "index"
     if path.startswith("docs/"):
-        return "guide_" + path[5:-3].replace("/", "_")
+        return "guide_" + path[5:-3].replace("/", "_").replace(".", "_")
     return "file_" + re.sub(r"\W", "_", path[:-3])
 
 

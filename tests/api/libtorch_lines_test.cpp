@@ -292,7 +292,7 @@ TEST_CASE("optimizers, devices and layers are set up as in libtorch") {
   sgd.add_param_group({{zeros({2}, requires_grad())}, {.lr = 0.1}});
   CHECK(optimizer.param_groups().size() == 2);
   set_num_threads(get_num_threads());
-  CHECK(std::string(kVersion) == FERRITE_VERSION);
+  CHECK(std::string(version()) == FERRITE_VERSION);
   CHECK(FERRITE_VERSION_MAJOR >= 0);
   set_default_device(kCPU);
   CHECK(get_default_device() == Device(kCPU));

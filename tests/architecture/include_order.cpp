@@ -22,6 +22,7 @@ const std::map<std::string, Names, std::less<>> kMayInclude = {
     {"parallel", {"core", "kernels", "autograd", "ops", "nn"}},
     {"data", {"core"}},
     {"metrics", {"core", "kernels", "autograd", "ops", "data"}},
+    {"version.h", {"core"}},
     {"ferrite.h",
      {"core", "kernels", "autograd", "ops", "nn", "optim", "parallel", "data", "metrics"}},
     {"examples",
