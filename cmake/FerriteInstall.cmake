@@ -1,7 +1,8 @@
 # Installs the libraries, the public headers below include/ferrite/ as they lie in the tree, and the package
 # files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The component
 # kernel_test, the kit and the emulator that kernels are tested with, is a part of its own. What was not
-# built (the kit, the emulator, ferrite-run) is left out.
+# built (the kit, the emulator, ferrite-run) is left out. Components of the installation: runtime (shared
+# libraries), tools (programs), dev (the rest) and kernel_test.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -27,7 +28,7 @@ endfunction()
 # ferrite_install_headers([COMPONENT <name>] <header>...)
 function(ferrite_install_headers)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "COMPONENT" "")
-  set(component)
+  set(component COMPONENT dev)
   if(arg_COMPONENT)
     set(component COMPONENT ${arg_COMPONENT})
   endif()
@@ -43,7 +44,7 @@ set(ferrite_package ${CMAKE_INSTALL_LIBDIR}/cmake/ferrite)
 # The headers for users: ferrite.h includes everything; the rest is for custom ops, kernels
 # (docs/kernels.md), process groups (docs/process_groups.md) and other libraries (docs/tensors.md).
 file(GLOB kernels RELATIVE ${PROJECT_SOURCE_DIR} kernels/*.h)
-ferrite_public_headers(headers ferrite.h autograd/record.h ${kernels} parallel/comm/host_group.h
+ferrite_public_headers(headers ferrite.h version.h autograd/record.h ${kernels} parallel/comm/host_group.h
   core/dlpack.h core/eigen.h core/opencv.h
   kernels/cuda/block.cuh kernels/cuda/divisor.cuh kernels/cuda/elementwise.cuh kernels/cuda/launch.cuh
   kernels/cuda/pack.cuh kernels/cuda/strided.cuh kernels/cuda/workspace.h core/cuda/report.cuh)
@@ -52,28 +53,33 @@ ferrite_public_headers(kit_headers tests/kit/kernel_case.h tests/kit/doctest_con
 list(REMOVE_ITEM kit_headers ${headers})
 ferrite_install_headers(COMPONENT kernel_test ${kit_headers})
 
+# ferrite_install_libraries(<export> <target>...): libraries, and the file by which find_package finds
+# them.
+function(ferrite_install_libraries export)
+  install(TARGETS ${ARGN} EXPORT ${export}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+          OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/ferrite COMPONENT dev
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT ${export} NAMESPACE ferrite:: DESTINATION ${ferrite_package} COMPONENT dev)
+endfunction()
+
 list(TRANSFORM FERRITE_LIBRARIES PREPEND ferrite_ OUTPUT_VARIABLE ferrite_targets)
-install(TARGETS ferrite_ferrite ferrite_cpu_only ${ferrite_targets} EXPORT ferrite-targets
-        OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/ferrite
-        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+ferrite_install_libraries(ferrite-targets ferrite_ferrite ferrite_cpu_only ${ferrite_targets})
 foreach(level IN LISTS FERRITE_ISA_LEVELS)
-  install(TARGETS ferrite_kernels_${level} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level})
+  install(TARGETS ferrite_kernels_${level}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level} COMPONENT runtime NAMELINK_SKIP)
 endforeach()
-install(EXPORT ferrite-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
 if(FERRITE_HAVE_HDF5)
   # The component hdf5, for which programs ask: find_package(ferrite COMPONENTS hdf5).
   file(GLOB hdf5_headers RELATIVE ${PROJECT_SOURCE_DIR} data/hdf5/*.h)
   ferrite_install_headers(${hdf5_headers})
-  install(TARGETS ferrite_hdf5 EXPORT ferrite-hdf5-targets
-          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT ferrite-hdf5-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+  ferrite_install_libraries(ferrite-hdf5-targets ferrite_hdf5)
 endif()
 if(FERRITE_HAVE_ONNX)
   # The component onnx. Its headers for users; the others need ONNX's and protobuf's.
   ferrite_install_headers(nn/onnx/onnx.h)
-  install(TARGETS ferrite_onnx_file ferrite_onnx EXPORT ferrite-onnx-targets
-          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(EXPORT ferrite-onnx-targets NAMESPACE ferrite:: DESTINATION ${ferrite_package})
+  ferrite_install_libraries(ferrite-onnx-targets ferrite_onnx_file ferrite_onnx)
 endif()
 install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT kernel_test OPTIONAL
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -95,9 +101,38 @@ endif()
 configure_package_config_file(cmake/ferrite-config.cmake.in
   ${PROJECT_BINARY_DIR}/ferrite-config.cmake INSTALL_DESTINATION ${ferrite_package})
 # Before 1.0 a minor version may change anything.
+set(compatibility SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferrite-config-version.cmake
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/ferrite-config.cmake
               ${PROJECT_BINARY_DIR}/ferrite-config-version.cmake
               cmake/FindDeflate.cmake cmake/FindHDF5C.cmake cmake/FindONNXProto.cmake
-        DESTINATION ${ferrite_package})
+        DESTINATION ${ferrite_package} COMPONENT dev)
+
+# ferrite.pc, for builds without CMake: c++ -std=c++20 main.cpp $(pkg-config --cflags --libs ferrite).
+set(ferrite_pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+string(REGEX REPLACE "[^/]+" ".." ferrite_up ${ferrite_pkgconfig})
+set(ferrite_requires fmt)
+set(ferrite_libs)
+foreach(library IN ITEMS metrics parallel optim data nn ops autograd kernels core)  # users first
+  list(APPEND ferrite_libs -lferrite_${library})
+endforeach()
+if(NOT BUILD_SHARED_LIBS)
+  list(APPEND ferrite_requires zlib libdeflate libpng libjpeg libcrypto)
+  if(FERRITE_HAVE_GLOO)
+    list(APPEND ferrite_libs -lgloo)
+  endif()
+  if(FERRITE_HAVE_CUDA)
+    list(APPEND ferrite_libs -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt)
+  endif()
+  list(APPEND ferrite_libs -ldl)
+endif()
+list(JOIN ferrite_requires ", " ferrite_requires)
+list(JOIN ferrite_libs " " ferrite_libs)
+set(ferrite_cuda $<BOOL:${FERRITE_HAVE_CUDA}>)
+configure_file(cmake/ferrite.pc.in ${PROJECT_BINARY_DIR}/ferrite.pc.in @ONLY)
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/ferrite.pc INPUT ${PROJECT_BINARY_DIR}/ferrite.pc.in)
+install(FILES ${PROJECT_BINARY_DIR}/ferrite.pc DESTINATION ${ferrite_pkgconfig} COMPONENT dev)

@@ -52,7 +52,7 @@ for package in "$scratch"/deb/*.deb; do dpkg-deb -x "$package" "$scratch/tree"; 
 # Replaces links by their targets, so that the folder may be copied in any way; links to libraries
 # of packages that are not gathered are removed, and the static libraries beside them are used.
 root=$scratch/tree/usr
-rm -rf "$root/share/doc" "$root/share/man" "$root/bin" "$root"/include/eigen3/unsupported
+rm -rf "$root/share/doc" "$root/share/man" "${root:?}/bin" "$root"/include/eigen3/unsupported
 find "$root" -type l | while read -r link; do
   target=$(readlink -e "$link") || target=
   rm "$link"

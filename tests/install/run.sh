@@ -25,7 +25,7 @@ install() {
 only=$scratch/library_only
 mkdir "$only"
 (cd "$build" && find . -path ./install_test -prune -o -type f \( -name cmake_install.cmake \
-  -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
+  -o -name ferrite.pc -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
   -exec cp --parents {} "$only" \; -exec sed -i "s#$build#$only#g" "$only/{}" \;)
 (cd "$build" && find lib kernels \( -name 'libferrite_*' -o -name cpu_only.cpp.o \) ! -name '*kernel_test*' \
   ! -name '*emulator*' -exec cp -a --parents {} "$only" \;)
@@ -55,6 +55,22 @@ if readelf --sections --wide "$scratch/build/consumer_cpu" | grep -q nv_fatbin; 
 fi
 echo "the program: $(stat -c %s "$scratch/build/consumer") bytes," \
   "for the CPU alone $(stat -c %s "$scratch/build/consumer_cpu")"
+# A program may ask for a version: another patch release of the same minor version will do, before 1.0
+# no other minor version.
+version=$(sed -n 's/^#define FERRITE_VERSION_M[A-Z]* //p' "$here/../../core/version.h" | paste -sd.)
+minor=${version#*.}
+wanted() {
+  cmake -S "$here/consumer" -B "$scratch/wanted" --fresh -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+    -DREADME_PROGRAM="$scratch/readme.cpp" -DWANTED_VERSION="$1" "${@:2}" >"$scratch/wanted.log" 2>&1
+}
+wanted "$version" "$@" || { cat "$scratch/wanted.log"; exit 1; }
+for other in "${version%%.*}.$((minor + 1))" "$((${version%%.*} + 1)).0"; do
+  if wanted "$other" "$@" || ! grep -q "$version" "$scratch/wanted.log"; then
+    echo "expected find_package to refuse version $other, and to name the one that is there:" >&2
+    cat "$scratch/wanted.log" >&2
+    exit 1
+  fi
+done
 # The component kernel_test is not there, and the reason is given.
 if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
   -DCOMPONENTS=kernel_test "$@" >"$scratch/refused.log" 2>&1 \
@@ -64,7 +80,7 @@ if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch
   exit 1
 fi
 # The component hdf5, where it was built.
-if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_hdf5.*) ]]; then
+if compgen -G "$scratch/prefix/lib*/libferrite_hdf5.*" >/dev/null; then
   cmake -S "$here/consumer" -B "$scratch/build" -DCOMPONENTS=hdf5
   cmake --build "$scratch/build" --target consumer_hdf5
   "$scratch/build/consumer_hdf5" "$scratch/missing.h5"
@@ -72,7 +88,7 @@ else
   echo "the component hdf5: skipped, as libhdf5 was not found"
 fi
 # The component onnx, where it was built.
-if [[ -e $(echo "$scratch"/prefix/lib*/libferrite_onnx.*) ]]; then
+if compgen -G "$scratch/prefix/lib*/libferrite_onnx.*" >/dev/null; then
   cmake -S "$here/consumer" -B "$scratch/build" -DCOMPONENTS=onnx
   cmake --build "$scratch/build" --target consumer_onnx
   "$scratch/build/consumer_onnx" "$scratch/lenet.onnx"
@@ -83,6 +99,14 @@ fi
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/subdirectory" --target consumer_objects
+# FetchContent differs in where the folder comes from; without FERRITE_TESTS=OFF and the like a user's
+# project has none of them.
+cmake -S "$here/consumer" -B "$scratch/fetched" -DFERRITE_SOURCE="$here/../.." -DFETCH=ON -DFERRITE_CUDA=OFF "$@"
+if cmake --build "$scratch/fetched" --target help | grep -E '\b(lenet|test_core)\b'; then
+  echo "expected a project that fetches Ferrite to have neither its examples nor its tests" >&2
+  exit 1
+fi
+cmake --build "$scratch/fetched" --target help | grep ferrite_core >/dev/null
 
 # With FERRITE_ISA_LEVELS the loader chooses among kernels of several levels: the program runs
 # with each level that this machine supports.
