@@ -25,7 +25,8 @@ ROOTS = ["ferrite.h", "autograd/record.h", "core/dlpack.h", "core/eigen.h", "cor
 
 
 # Pages that list others, which stand below them in the tree: where these are.
-PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/"}
+PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/",
+           "docs/tutorials/README.md": "docs/tutorials/"}
 
 
 def public_headers():
