@@ -353,10 +353,10 @@ def describe(kernel, name, arch):
     loops = [collections.Counter(x.parts[0] for x in loop if isinstance(x, Instruction))
              for loop in kernel.inner_loops()]
     # The loop of a product is that with tensor cores, whatever else there is.
-    counts = max(loops, key=lambda c: (c["mma"], c.total()), default=collections.Counter())
+    counts = max(loops, key=lambda c: (c["mma"], sum(c.values())), default=collections.Counter())
     widths = collections.Counter(("st" if x.stores() else "ld") + str(x.width())
                                  for x in kernel.code if isinstance(x, Instruction) and x.width())
-    parts = [f"{kernel.registers:4d} registers, {kernel.threads or '-':>4} threads, loop {counts.total():4d}"]
+    parts = [f"{kernel.registers:4d} registers, {kernel.threads or '-':>4} threads, loop {sum(counts.values()):4d}"]
     if counts["mma"]:
         parts.append(f"{counts['mma']} mma, {counts['ldmatrix']} ldmatrix")
     parts.append(" ".join(f"{key}:{count}" for key, count in sorted(widths.items())))
