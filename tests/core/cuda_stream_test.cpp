@@ -317,6 +317,31 @@ TEST_CASE("a stream under capture rejects work that a graph cannot hold") {
   stream.synchronize();
 }
 
+TEST_CASE("asking for the state of other streams does not end a capture") {
+  REQUIRE_CUDA(1);
+  const Stream stream = Stream::create("cuda:0"), other = Stream::create("cuda:0");
+  const Tensor t = filled(stream, 1), o = filled(other, 2);
+  Event event;
+  event.record(other);
+  other.synchronize();
+  stream.synchronize();
+  const Graph graph(stream, [&] {
+    fill_bytes(stream, t.data_ptr(), 4, t.nbytes());
+    CHECK(other.query());
+    CHECK(event.query());
+    std::thread([&] {
+      CHECK(other.query());
+      CHECK(event.query());
+    }).join();
+    // Pinned memory that another stream has used last.
+    const Tensor pinned = empty({64}, {.dtype = kUInt8, .pinned = true});
+    pinned.storage()->record_stream(other);
+  });
+  graph.replay(stream);
+  stream.synchronize();
+  CHECK(t.to_vector<int>()[0] == 4);
+}
+
 TEST_CASE("a failed call is a typed exception that names and explains it") {
   REQUIRE_CUDA(1);
   const std::string refused =

@@ -191,6 +191,18 @@ TEST_CASE("calls that a graph cannot contain make the capture fail") {
     begin(stream);
     FAILS(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(stream));
   }
+  SUBCASE("asking for another stream") {
+    const TestStream other;
+    begin(stream);
+    FAILS(cudaErrorStreamCaptureUnsupported, cudaStreamQuery(other));
+  }
+  SUBCASE("asking for an event of another stream") {
+    const TestStream other;
+    const TestEvent event;
+    OK(cudaEventRecord(event, other));
+    begin(stream);
+    FAILS(cudaErrorStreamCaptureUnsupported, cudaEventQuery(event));
+  }
   SUBCASE("waiting for the device") {
     begin(stream);
     FAILS(cudaErrorStreamCaptureUnsupported, cudaDeviceSynchronize());

@@ -76,6 +76,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return with_stream("cudaStreamQuery", handle, [](const StreamPtr& stream, HeldLock& lock) {
     if (const cudaError_t error = check_wait(*stream); error != cudaSuccess) return error;
+    if (const cudaError_t error = check_unsafe(); error != cudaSuccess) return error;
     if (stream->idle()) {
       host_saw(end_of(stream));
       return sticky_error(stream->device);
