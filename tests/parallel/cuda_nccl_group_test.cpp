@@ -5,147 +5,32 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <exception>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "ferrite/core/cuda.h"
-#include "ferrite/core/cuda_graph.h"
 #include "ferrite/core/error.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/tests/parallel/collectives.h"
+#include "ferrite/tests/parallel/nccl_ranks.h"
 #include "ferrite/tests/support/cuda.h"
 #include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::parallel;
 using namespace std::chrono_literals;
+using test::device_of;
+using test::Job;
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 bool is_there() { return cuda::versions().nccl.starts_with("2."); }
-
-Device device_of(int rank) { return Device(DeviceType::cuda, rank); }
-
-class MemoryStore final : public Store {
- public:
-  void set(const std::string& key, std::string_view value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }))
-      fail<DistributedError>("store", "{} has not come", key);
-    return values_[key];
-  }
-  std::int64_t add(const std::string& key, std::int64_t amount) override {
-    const std::lock_guard lock(mutex_);
-    return numbers_[key] += amount;
-  }
-  bool check(const std::vector<std::string>& keys) override {
-    const std::lock_guard lock(mutex_);
-    return std::ranges::all_of(keys, [&](const auto& key) { return values_.contains(key); });
-  }
-  bool erase(const std::string& key) override {
-    const std::lock_guard lock(mutex_);
-    return values_.erase(key) > 0;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-  std::map<std::string, std::int64_t> numbers_;
-};
-
-/// State shared by the monitors of all ranks.
-struct Board {
-  std::mutex mutex;
-  std::map<std::pair<int, std::string>, std::function<void(const std::string&)>> watchers;
-  std::map<int, std::vector<std::string>> begun;
-  std::map<int, std::uint64_t> ended;
-};
-
-class BoardMonitor final : public bootstrap::Monitor {
- public:
-  BoardMonitor(int rank, std::shared_ptr<Board> board) : rank_(rank), board_(std::move(board)) {}
-  void begin(const std::string&, std::uint64_t, std::string_view op) override {
-    const std::lock_guard lock(board_->mutex);
-    board_->begun[rank_].emplace_back(op);
-  }
-  void end(const std::string&, std::uint64_t sequence) override {
-    const std::lock_guard lock(board_->mutex);
-    board_->ended[rank_] = sequence;
-  }
-  void report_failure(const std::string& group, std::string_view reason) override {
-    const std::lock_guard lock(board_->mutex);
-    for (const auto& [key, watcher] : board_->watchers)
-      if (key.first != rank_ && key.second == group) watcher(std::string(reason));
-  }
-  void watch(const std::string& group, std::function<void(const std::string&)> f) override {
-    const std::lock_guard lock(board_->mutex);
-    board_->watchers[{rank_, group}] = std::move(f);
-  }
-  void unwatch(const std::string& group) override {
-    const std::lock_guard lock(board_->mutex);
-    board_->watchers.erase({rank_, group});
-  }
-  std::string blame(const std::string&, std::uint64_t) override { return "rank 1 went fishing"; }
-
- private:
-  const int rank_;
-  const std::shared_ptr<Board> board_;
-};
-
-/// The ranks of a job, each a thread.
-struct Job {
-  std::shared_ptr<Store> store = std::make_shared<MemoryStore>();
-  std::shared_ptr<Board> board = std::make_shared<Board>();
-
-  GroupContext context(int rank, int size, Milliseconds timeout = 100s) const {
-    GroupContext c{.name = "test",
-                   .rank = rank,
-                   .size = size,
-                   .job_ranks = {},
-                   .timeout = timeout,
-                   .store = store,
-                   .monitor = std::make_shared<BoardMonitor>(rank, board),
-                   .device = device_of(rank)};
-    for (int r = 0; r < size; ++r) c.job_ranks.push_back(r);
-    return c;
-  }
-
-  void run(int size, const std::function<void(ProcessGroup&)>& f, Milliseconds timeout = 100s) {
-    std::vector<std::thread> threads;
-    std::mutex mutex;
-    std::exception_ptr error;
-    for (int rank = 0; rank < size; ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          const auto group = make_nccl_group(context(rank, size, timeout));
-          f(*group);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!error) error = std::current_exception();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    CHECK(test::live_nccl_communicators() == 0);
-    if (error) std::rethrow_exception(error);
-  }
-};
 
 }  // namespace
 
@@ -193,16 +78,33 @@ TEST_CASE("three ranks sum, average in a ring and exchange tensors on NCCL") {
 
 TEST_CASE("large rings go in pieces") {
   if (!test::can_use_nccl(3)) return;
-  Job().run(3, [](ProcessGroup& group) {
-    const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces per rank
-    for (const DType dtype : {kFloat32, kBFloat16}) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const std::uint64_t before = test::nccl_groups();
+    Job().run(3, [&](ProcessGroup& group) {
+      const std::int64_t n = (std::int64_t{3} << 20) + 7;  // two pieces per rank
       const Tensor t =
           full({n}, group.rank() + 1, {.dtype = dtype, .device = device_of(group.rank())});
       group.all_reduce(t, ReduceOp::sum, AllReduceAlgorithm::ring).wait();
       const std::vector<float> values = t.to_vector<float>();
       CHECK(std::ranges::count(values, 6.0f) == n);
-    }
-  });
+    });
+    // Each piece's two steps, and the exchange of the sums.
+    if (test::is_emulated()) CHECK(test::nccl_groups() - before == 3 * (2 * 2 + 1));
+  }
+}
+
+TEST_CASE("a small operation is one group of calls for NCCL, and a ring one more than its steps") {
+  if (!test::can_use_nccl(3) || !test::is_emulated()) return;
+  const auto groups = [](AllReduceAlgorithm algorithm) {
+    const std::uint64_t before = test::nccl_groups();
+    Job().run(3, [&](ProcessGroup& group) {
+      const Tensor t = ones({1000}, {.device = device_of(group.rank())});
+      group.all_reduce(t, ReduceOp::sum, algorithm).wait();
+    });
+    return (test::nccl_groups() - before) / 3;
+  };
+  CHECK(groups(AllReduceAlgorithm::automatic) == 1);
+  CHECK(groups(AllReduceAlgorithm::ring) == 3);
 }
 
 TEST_CASE("tensors of other devices are refused") {
@@ -423,55 +325,4 @@ TEST_CASE("a step that reduces waits for nothing in the host") {
     CHECK(t.to_vector<int>() == std::vector<int>(100, 7));
   });
   CHECK(waits == 0);
-}
-
-TEST_CASE("collectives are captured into graphs and replayed") {
-  if (!test::can_use_nccl(2)) return;
-  Job().run(2, [](ProcessGroup& group) {
-    const Device device = device_of(group.rank());
-    const Tensor in = zeros({300}, {.device = device}), ring = zeros({300}, {.device = device});
-    const auto step = [&] {
-      Tensor doubled = in * 2;
-      const Work work = group.all_reduce(doubled);
-      ring.copy_(in);
-      work.wait();
-      in.copy_(doubled);
-      group.all_reduce(ring, ReduceOp::avg, AllReduceAlgorithm::ring).wait();
-    };
-    step();  // connections are made outside of captures
-    synchronize(device);
-    cuda::Graph graph(device);
-    Work captured;
-    graph.capture([&] {
-      step();
-      captured = group.all_reduce(ring);
-      CHECK_THROWS_AS(captured.synchronize(), CudaError);
-      captured.wait();
-    });
-    CHECK(captured.is_completed());
-    CHECK_THROWS_WITH_AS(captured.wait(), doctest::Contains("captured"), CudaError);
-    for (int replay = 0; replay < 3; ++replay) {
-      in.fill_(replay + group.rank());
-      graph.replay();
-      CHECK(in.to_vector<int>() == std::vector<int>(300, 2 * (2 * replay + 1)));
-      CHECK(ring.to_vector<int>() == std::vector<int>(300, 2 * replay + 1));
-    }
-    // And between replays.
-    group.all_reduce(in, ReduceOp::min).wait();
-    CHECK(in.to_vector<int>() == std::vector<int>(300, 10));
-  });
-}
-
-TEST_CASE("operations begun outside a capture cannot be waited for inside") {
-  if (!test::can_use_nccl(1)) return;
-  Job().run(1, [](ProcessGroup& group) {
-    const Device device = device_of(0);
-    const Tensor t = ones({3}, {.device = device});
-    const Work work = group.all_reduce(t);
-    cuda::Graph graph(device);
-    graph.capture([&] {
-      t.add_(1);
-      CHECK_THROWS_AS(work.wait(), CudaError);
-    });
-  });
 }

@@ -136,6 +136,7 @@ bool has_nccl_processes() {
 }
 void plant_nccl_error(int device) { emulator::plant_nccl_error(device, ncclRemoteError); }
 int live_nccl_communicators() { return emulator::live_nccl_communicators(); }
+std::uint64_t nccl_groups() { return emulator::nccl_groups(); }
 
 #else
 
@@ -159,6 +160,7 @@ HostWaits host_waits() { return {}; }
 bool has_nccl_processes() { return true; }
 void plant_nccl_error(int) {}
 int live_nccl_communicators() { return 0; }
+std::uint64_t nccl_groups() { return 0; }
 
 #endif
 

@@ -97,6 +97,8 @@ bool has_nccl_processes();
 void plant_nccl_error(int device);
 /// Communicators of the emulator's NCCL that were not released; 0 on a GPU.
 int live_nccl_communicators();
+/// Groups of calls of the emulator's NCCL so far, each of which costs a thread; 0 on a GPU.
+std::uint64_t nccl_groups();
 
 /// Sets bytes of device memory, in stream order; for tests without kernels.
 void fill_bytes(const Stream& stream, void* data, int value, std::size_t bytes);

@@ -38,8 +38,9 @@ Range all_of(const Tensor& t) {
   return {static_cast<std::byte*>(t.data_ptr()), t.numel(), t.dtype()};
 }
 
-// Larger pieces hide less of the additions, smaller ones pay NCCL's latency more often.
-constexpr std::int64_t kPieceBytes = std::int64_t{2} << 20;
+// Larger pieces hide less of the additions, smaller ones pay more often for a group of NCCL calls:
+// its latency, and a thread that NCCL starts.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kMostPieces = 8;
 // Maximum number of pieces that have arrived and are not added yet.
 constexpr std::int64_t kMostSlots = 3;
@@ -57,7 +58,7 @@ class Ring {
     // All ranks must compute the same numbers, whatever the sizes of their own parts.
     largest_ = (all_.numel + place_.size - 1) / place_.size;
     const std::int64_t bytes = largest_ * static_cast<std::int64_t>(itemsize(partial_type_));
-    pieces_ = std::clamp(bytes / kPieceBytes, std::int64_t{1}, kMostPieces);
+    pieces_ = std::min((bytes + kPieceBytes - 1) / kPieceBytes, kMostPieces);
     // Size of the largest piece.
     room_ = (largest_ + pieces_ - 1) / pieces_;
     slots_ = std::min(pieces_, kMostSlots);
@@ -72,8 +73,8 @@ class Ring {
     freed_.resize(static_cast<std::size_t>(slots_));
     for (int step = 0; step + 1 < place_.size; ++step)
       for (std::int64_t k = 0; k < pieces_; ++k) reduce(step, k);
-    for (int step = 0; step + 1 < place_.size; ++step)
-      for (std::int64_t k = 0; k < pieces_; ++k) gather(step, k);
+    for (std::int64_t k = 0; k < pieces_; ++k) wait_for(added_, k);
+    gather();
   }
 
  private:
@@ -116,10 +117,18 @@ class Ring {
     added_[static_cast<std::size_t>(k)] = freed_[static_cast<std::size_t>(slot)] = mark;
   }
 
-  /// A step of the all-gather: passes on complete pieces.
-  void gather(int step, std::int64_t k) {
-    if (step == 0) wait_for(added_, k);
-    transfer(piece(step - 1, k), piece(step, k));
+  /// Every rank sends the part that it has completed to all others, in one group.
+  void gather() {
+    together([&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+      ncclResult_t result = ncclSuccess;
+      for (int owner = 0; owner < place_.size && !is_bad(result); ++owner) {
+        const Range part = all_.part_of((owner + 1) % place_.size, place_.size);
+        if (part.numel > 0)
+          result = nccl.broadcast(part.data, part.data, static_cast<std::size_t>(part.numel),
+                                  data_type(part.dtype), owner, communicator, stream);
+      }
+      return result;
+    });
   }
 
   void wait_for(std::vector<Marked>& marks, std::int64_t i) const {
@@ -132,18 +141,31 @@ class Ring {
     if (sent.numel == 0 && received.numel == 0) return;
     const int next = (place_.rank + 1) % place_.size;
     const int previous = (place_.rank + place_.size - 1) % place_.size;
-    exchange_([&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
-      const auto bad = [](ncclResult_t r) { return r != ncclSuccess && r != ncclInProgress; };
-      ncclResult_t result = nccl.group_start();
-      if (bad(result)) return result;
+    together([&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+      ncclResult_t result = ncclSuccess;
       if (sent.numel > 0)
         result = nccl.send(sent.data, static_cast<std::size_t>(sent.numel), data_type(sent.dtype),
                            next, communicator, stream);
-      if (received.numel > 0 && !bad(result))
+      if (received.numel > 0 && !is_bad(result))
         result = nccl.recv(received.data, static_cast<std::size_t>(received.numel),
                            data_type(received.dtype), previous, communicator, stream);
+      return result;
+    });
+  }
+
+  static bool is_bad(ncclResult_t result) {
+    return result != ncclSuccess && result != ncclInProgress;
+  }
+
+  /// Makes the calls of `f` as a group.
+  template <class F>
+  void together(const F& f) {
+    exchange_([&](const Library& nccl, ncclComm_t communicator, cudaStream_t stream) {
+      const ncclResult_t begin = nccl.group_start();
+      if (is_bad(begin)) return begin;
+      const ncclResult_t result = f(nccl, communicator, stream);
       const ncclResult_t end = nccl.group_end();
-      return bad(result) ? result : end;
+      return is_bad(result) ? result : end;
     });
   }
 

@@ -1,5 +1,5 @@
 // The ring of parallel/comm/ring_all_reduce.h on a device: NCCL's send and recv transfer pieces on
-// one stream while kernels add them on another.
+// one stream while kernels add them on another; NCCL's broadcasts exchange the sums, as one group.
 #pragma once
 
 #include <nccl.h>

@@ -1,9 +1,11 @@
 // NCCL for ranks that are threads of one process, each with an emulated device of its own.
 //
-// It behaves like NCCL: a call returns before its work is done, and returns ncclInProgress until it
-// has been polled; work waits on its stream until all ranks' streams have reached theirs;
-// mismatched or unmatched calls wait forever, until ncclCommAbort. Collectives can be captured:
-// each launch of the graph is matched again.
+// It behaves like NCCL: each group of calls is carried out by a thread of its own, and its
+// communicators are in progress until that has ended and been polled; work waits on its stream
+// until all ranks' streams have reached theirs; mismatched or unmatched calls wait forever, until
+// ncclCommAbort. Collectives can be captured: each launch of the graph is matched again. A graph
+// refers to the communicators it captured, and ncclCommFinalize and ncclCommAbort wait for it to be
+// destroyed.
 #include "ferrite/emulator/nccl.h"
 
 #include <nccl.h>
@@ -13,8 +15,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ferrite/emulator/emulator.h"
@@ -27,6 +30,17 @@
 using namespace emulator;
 using namespace emulator::nccl;
 
+namespace {
+
+/// A group of calls under way. All members are accessed with the runtime's lock held.
+struct Job {
+  std::thread thread;
+  bool done = false;
+  ncclResult_t result = ncclSuccess;
+};
+
+}  // namespace
+
 /// The communicator of one rank. Queued work keeps it alive.
 struct ncclComm {
   std::shared_ptr<Clique> clique;
@@ -35,6 +49,8 @@ struct ncclComm {
   ncclResult_t planted = ncclSuccess;
   std::vector<PostedPtr> posted;  // of the operation that its stream has reached
   std::uint64_t queued = 0;       // operations that are not done
+  std::uint64_t captured = 0;     // operations that are part of graphs
+  std::shared_ptr<Job> job;       // the last one
 };
 
 namespace {
@@ -51,6 +67,7 @@ struct World {
   std::map<std::int64_t, std::shared_ptr<Clique>> cliques;  // by id; null until a rank has arrived
   std::map<ncclComm_t, CommPtr> comms;                      // valid handles
   std::int64_t next_id = 1;
+  std::uint64_t groups = 0;
 };
 World& world() {
   static World& the = *new World;
@@ -119,13 +136,28 @@ void note_accesses(const ncclComm& comm, const std::vector<Request>& requests) {
   }
 }
 
+/// A graph's reference to a communicator, which the operation owns.
+class Captured {
+ public:
+  explicit Captured(CommPtr comm) : comm_(std::move(comm)) { ++comm_->captured; }
+  ~Captured() {
+    if (--comm_->captured == 0) work_done.notify_all();
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+
+ private:
+  const CommPtr comm_;
+};
+
 ncclResult_t put(const CommPtr& comm, const StreamPtr& stream, std::vector<Request> requests) {
   auto operation = std::make_shared<Operation>();
   operation->kind = Operation::Kind::kernel;
   operation->name = "NCCL";
   const bool counted = !stream->capture;
+  const auto captured = counted ? nullptr : std::make_shared<const Captured>(comm);
   auto all = std::make_shared<const std::vector<Request>>(std::move(requests));
-  operation->ready = [comm, all, counted] {
+  operation->ready = [comm, all, counted, captured] {
     if (!is_ready(*comm, *all)) return false;
     if (counted) --comm->queued;
     return true;
@@ -150,9 +182,33 @@ ncclResult_t put_all(std::vector<Queued> queued) {
     });
     const ncclResult_t status = put(comm, stream, std::move(requests));
     if (status != ncclSuccess) result = status;
-    comm->busy = true;
   }
-  return result == ncclSuccess ? ncclInProgress : result;
+  return result;
+}
+
+/// Has a thread queue the group's operations.
+ncclResult_t start(std::vector<Queued> queued) {
+  ++world().groups;
+  auto job = std::make_shared<Job>();
+  for (const Queued& q : queued) {
+    q.comm->job = job;
+    q.comm->busy = true;
+  }
+  job->thread = std::thread([job, queued = std::move(queued)] {
+    const Lock lock;
+    job->result = put_all(queued);
+    job->done = true;
+    work_done.notify_all();
+  });
+  return ncclInProgress;
+}
+
+/// Whether the communicator's last group is done; ends its thread if it is.
+bool has_ended(ncclComm& comm) {
+  if (!comm.job) return true;
+  if (!comm.job->done) return false;
+  if (comm.job->thread.joinable()) comm.job->thread.join();
+  return true;
 }
 
 bool is_of(const void* data, std::size_t bytes, int device) {
@@ -183,7 +239,7 @@ ncclResult_t submit(const char* name, const Request& request, ncclComm_t handle,
     group.queued.push_back({comm, stream, request});
     return ncclSuccess;
   }
-  return put_all({{comm, stream, request}});
+  return start({{comm, stream, request}});
 }
 
 }  // namespace
@@ -192,6 +248,11 @@ void emulator::plant_nccl_error(int device, ncclResult_t error) {
   const Lock lock;
   for (const auto& [handle, comm] : world().comms)
     if (comm->device == device) comm->planted = error;
+}
+
+std::uint64_t emulator::nccl_groups() {
+  const Lock lock;
+  return world().groups;
 }
 
 int emulator::live_nccl_communicators() {
@@ -284,11 +345,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
     *error = comm->planted;
   } else if (!comm->connected) {
     comm->connected = comm->clique->is_complete();
-  } else if (comm->finalizing && comm->queued > 0) {
+  } else if (!has_ended(*comm) || (comm->finalizing && comm->queued + comm->captured > 0)) {
     return ncclSuccess;
   } else if (!std::exchange(comm->busy, false)) {
     comm->finalized = comm->finalizing;
-    *error = ncclSuccess;
+    *error = comm->job ? comm->job->result : ncclSuccess;
   }
   return ncclSuccess;
 }
@@ -311,15 +372,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
-  const Lock lock;
+  Lock lock;
   const CommPtr comm = find(handle);
   if (!comm) return refuse(ncclInvalidArgument, "no such communicator");
   comm->aborted = true;
   for (const PostedPtr& posted : comm->posted) posted->withdrawn = true;
   comm->posted.clear();
-  world().comms.erase(handle);
   host_worker_advance();
   work_done.notify_all();
+  work_done.wait(lock.get(), [&] { return has_ended(*comm) && comm->captured == 0; });
+  world().comms.erase(handle);
   return ncclSuccess;
 }
 
@@ -363,7 +425,7 @@ ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return refuse(ncclInvalidUsage, "no group was begun");
   if (--group.depth > 0 || group.queued.empty()) return ncclSuccess;
   const Lock lock;
-  return put_all(std::exchange(group.queued, {}));
+  return start(std::exchange(group.queued, {}));
 }
 
 }  // extern "C"
