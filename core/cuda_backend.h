@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "ferrite/core/allocator.h"
@@ -45,5 +46,8 @@ std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& genera
 /// Makes the graph's next draw from `generator` continue from `state`, an earlier captured_draw()
 /// of the same capture. CudaError if the state belongs to another capture or to none.
 void captured_seek(const Stream& stream, Generator& generator, const PhiloxState& state);
+/// If `stream` is being captured by a cuda::Graph, the graph keeps `used` until it has been
+/// destroyed.
+void captured_keep(const Stream& stream, std::shared_ptr<const void> used);
 
 }  // namespace ferrite::detail::cuda

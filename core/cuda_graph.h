@@ -27,7 +27,8 @@ class Graph {
   /// at the same time, and each may overwrite what the other leaves in the pool without a tensor
   /// that holds it. DeviceError unless `device` is a CUDA device.
   explicit Graph(const Device& device, const Graph* share = nullptr);
-  /// Returns the pool's memory to the device, which makes the host wait for the device.
+  /// Returns the pool's memory to the device, which makes the host wait for the device, and lets go
+  /// of the process groups whose operations it captured, which it keeps until then.
   ~Graph();
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;

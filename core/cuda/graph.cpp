@@ -73,6 +73,7 @@ struct Capture {
   const Stream outside;  // the stream on which replays are expected
   const unsigned long long id;
   std::vector<std::unique_ptr<GraphGenerator>>& generators;
+  std::vector<std::shared_ptr<const void>>& kept;
 };
 
 /// The captures in progress.
@@ -125,7 +126,7 @@ struct Graph::Impl {
     try {
       const DeviceGuard guard(device);
       const detail::CaptureRelaxed relaxed;
-      cudaGraphExecDestroy(executable);  // after the running replays
+      cudaGraphExecDestroy(executable);  // after the running replays; then `kept` is let go of
     } catch (const Error&) {             // the device is lost
     }
   }
@@ -136,6 +137,7 @@ struct Graph::Impl {
   const Device device;
   const std::shared_ptr<MemoryPool> pool;
   std::vector<std::unique_ptr<GraphGenerator>> generators;
+  std::vector<std::shared_ptr<const void>> kept;
   cudaGraphExec_t executable = nullptr;
   std::size_t nodes = 0;
 };
@@ -169,6 +171,7 @@ void Graph::capture(const std::function<void()>& work) {
     impl_->record(*side, current, work);
   } catch (...) {
     impl_->generators.clear();
+    impl_->kept.clear();
     throw;
   }
 }
@@ -188,7 +191,7 @@ void Graph::Impl::record(CudaStream& side, const Stream& outside,
   std::exception_ptr error;
   try {
     id = side.capture_id();
-    Capture capture{outside, id, generators};
+    Capture capture{outside, id, generators, kept};
     const ActiveCapture active(capture);
     const StreamGuard use(stream);
     work();
@@ -258,6 +261,15 @@ std::optional<PhiloxState> captured_draw(const Stream& stream, Generator& genera
       "random",
       "the stream is being captured by calls of the CUDA runtime, and all replays would "
       "draw the same numbers; capture with cuda::Graph");
+}
+
+void captured_keep(const Stream& stream, std::shared_ptr<const void> used) {
+  using namespace ferrite::cuda;
+  const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
+  std::lock_guard lock(captures().mutex);
+  for (Capture* capture : captures().active)
+    if (capture->id == id && std::ranges::find(capture->kept, used) == capture->kept.end())
+      capture->kept.push_back(std::move(used));
 }
 
 }  // namespace ferrite::detail::cuda

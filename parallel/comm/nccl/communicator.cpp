@@ -1,5 +1,6 @@
 #include "ferrite/parallel/comm/nccl/communicator.h"
 
+#include <thread>
 #include <utility>
 
 #include "ferrite/core/cuda/context.h"
@@ -89,9 +90,16 @@ bool Communicator::finish(Deadline deadline) {
 void Communicator::abort() {
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
-  // It frees memory, which would otherwise invalidate another thread's capture.
-  const cuda::detail::CaptureRelaxed relaxed;
-  library_.abort(std::exchange(communicator_, nullptr));
+  const auto release = [&library = library_, communicator = std::exchange(communicator_, nullptr)] {
+    // It frees memory, which would otherwise invalidate another thread's capture.
+    const cuda::detail::CaptureRelaxed relaxed;
+    library.abort(communicator);
+  };
+  // NCCL ends the device's work at once, but returns only when the last graph is destroyed.
+  if (captured_)
+    std::thread(release).detach();
+  else
+    release();
 }
 
 }  // namespace ferrite::parallel::nccl

@@ -6,6 +6,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -44,9 +45,12 @@ class Communicator {
   /// Releases it when all ranks are done with it. Returns whether they were before the deadline,
   /// without any error.
   bool finish(Deadline deadline);
-  /// Ends the work running on the device, and releases the communicator. Does not wait for other
-  /// ranks.
+  /// Ends the work running on the device, and releases the communicator. Waits neither for other
+  /// ranks nor for graphs.
   void abort();
+
+  /// Call it once an operation is part of a graph: NCCL releases the communicator after the graph.
+  void set_captured() { captured_ = true; }
 
  private:
   ncclResult_t poll();
@@ -56,6 +60,7 @@ class Communicator {
   // Even a query changes state: it completes what NCCL has begun.
   std::mutex mutex_;
   ncclComm_t communicator_ = nullptr;
+  std::atomic<bool> captured_{false};
 };
 
 }  // namespace ferrite::parallel::nccl

@@ -89,7 +89,10 @@ Work NcclGroup::submit(comm::Call call) {
   operation->op = op;
   operation->what = describe(call, context_.job_ranks);
   operation->captured = ferrite::detail::cuda::is_capturing(current);
-  if (!operation->captured) {
+  if (operation->captured) {
+    communicator_.set_captured();
+    ferrite::detail::cuda::captured_keep(current, shared_from_this());
+  } else {
     if (context_.monitor) context_.monitor->begin(name(), operation->sequence, operation->what);
     note_time();
     operation->base = base_;

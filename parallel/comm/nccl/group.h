@@ -6,9 +6,10 @@
 // passed.
 //
 // Operations captured into a graph are replayed with it, by all ranks together. Run each kind of
-// operation once before, so that connections exist, and destroy the graph before the group. The
-// watchdog does not see replays: if a rank is lost during one, the monitor and NCCL's own errors
-// detect it, and the replay ends when the group is aborted.
+// operation once before, so that connections exist. A cuda::Graph keeps the groups that it
+// captured; an aborted group's communicator is released with the last graph. The watchdog does not
+// see replays: if a rank is lost during one, the monitor and NCCL's own errors detect it, and the
+// replay ends when the group is aborted.
 //
 // Reductions are NCCL's: 16-bit types are rounded after each addition, averages scale before
 // adding, and the order of additions depends on NCCL's algorithm; all ranks still get the same
