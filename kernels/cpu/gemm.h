@@ -134,7 +134,7 @@ void gemm_task(const Matrix<Out>& out, const Matrix<const S>& a, const Matrix<co
     for (std::int64_t j = 0; j < columns; ++j)
       bias.data()[j] = static_cast<T>(static_cast<const S*>(e.bias)[j * e.bias_column_step]);
   }
-  if (direct && e.beta != 0)
+  if (direct && e.beta != 0 && (e.beta != 1 || e.bias))
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < columns; ++j) {
         T& value = c[i * c_step + j];
