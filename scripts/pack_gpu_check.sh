@@ -27,7 +27,7 @@ if [[ -z $build ]]; then
   unset CUDAFLAGS
   cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
     -DFERRITE_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_FLAGS=-no-compress \
-    -DFERRITE_ISA=x86-64-v3 -DFERRITE_BENCHMARKS=ON
+    -DFERRITE_ISA=x86-64-v3 -DFERRITE_BENCHMARKS=ON -DFERRITE_GLOO=OFF -DFERRITE_HDF5=OFF -DFERRITE_ONNX=OFF
   targets=(cuda_tests)
   for program in kernels training host_cost ledger; do
     [[ ! -d benchmarks/$program ]] || targets+=("bench_$program")
