@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/data/file.h"
-#include "ferrite/metrics/text.h"
 #include "ferrite/metrics/ticks.h"
 
 namespace ferrite::metrics {
@@ -64,7 +64,8 @@ class BarPainter : private detail::SvgPage {
   explicit BarPainter(const BarChart& chart) : chart_(chart) {
     std::size_t most = 0;
     for (const Panel& panel : chart.panels_)
-      for (const Panel::Line& line : panel.lines_) most = std::max(most, text_columns(line.label));
+      for (const Panel::Line& line : panel.lines_)
+        most = std::max(most, terminal::text_columns(line.label));
     left_ =
         std::clamp(kTextWidth * static_cast<double>(most) + 20, 62.0, chart.options_.width / 2.0);
     width_ = chart.options_.width - left_ - kRight;
@@ -128,7 +129,7 @@ class BarPainter : private detail::SvgPage {
     text(20, at, panel.label_, "t", "start");
     double x = left_ + width_;
     for (std::size_t i = panel.parts_.size(); i-- > 0;) {
-      x -= kTextWidth * static_cast<double>(text_columns(panel.parts_[i]));
+      x -= kTextWidth * static_cast<double>(terminal::text_columns(panel.parts_[i]));
       text(x, at, panel.parts_[i], "m", "start");
       block(x - 18, at - 10, 12, 11, i);
       x -= 18 + 14;

@@ -7,6 +7,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/metrics/text.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
@@ -17,10 +18,12 @@ namespace ferrite::metrics {
 
 namespace {
 
+using terminal::Align;
+
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 std::size_t widest(const std::vector<std::string>& names, std::size_t least) {
-  for (const std::string& name : names) least = std::max(least, text_columns(name));
+  for (const std::string& name : names) least = std::max(least, terminal::text_columns(name));
   return least;
 }
 
@@ -129,32 +132,36 @@ std::string ConfusionCounts::str(std::span<const std::string> given, NormalizeBy
   // Columns are as narrow as their numbers, with truncated names above them.
   const std::size_t column =
       std::max<std::size_t>(std::min(widest(names, 0), std::size_t{7}), widest(texts, 0));
-  std::string out = text_padded(corner, first);
+  std::vector<terminal::Table::Column> columns = {{corner, Align::left, first}};
   for (const std::string& name : names)
-    out += "  " + text_padded(text_cut(name, column), column, Align::right);
-  out += '\n';
+    columns.push_back({terminal::text_cut(name, column), Align::right, column});
+  terminal::Table table(columns);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    out += text_padded(names[i], first);
-    for (std::size_t j = 0; j < names.size(); ++j)
-      out += "  " + text_padded(texts[i * names.size() + j], column, Align::right);
-    out += '\n';
+    std::vector<std::string> row = {names[i]};
+    for (std::size_t j = 0; j < names.size(); ++j) row.push_back(texts[i * names.size() + j]);
+    table.add(std::move(row));
   }
-  return out;
+  return table.str();
 }
 
 std::string ConfusionCounts::report(std::span<const std::string> given) const {
   const std::vector<std::string> names = checked(given);
   const std::size_t first = widest(names, std::string_view("weighted mean").size());
-  const auto row = [&](const std::string& name, const ClassScores& s) {
-    return fmt::format("{}  {:>9.4f}  {:>9.4f}  {:>9.4f}  {:>9}\n", text_padded(name, first),
-                       s.precision, s.recall, s.f1, s.support);
+  terminal::Table table({{"class", Align::left, first},
+                         {"precision", Align::right, 9},
+                         {"recall", Align::right, 9},
+                         {"f1", Align::right, 9},
+                         {"support", Align::right, 9}});
+  const auto add = [&](const std::string& name, const ClassScores& s) {
+    table.add({name, fmt::format("{:.4f}", s.precision), fmt::format("{:.4f}", s.recall),
+               fmt::format("{:.4f}", s.f1), fmt::format("{}", s.support)});
   };
-  std::string out = fmt::format("{}  {:>9}  {:>9}  {:>9}  {:>9}\n", text_padded("class", first),
-                                "precision", "recall", "f1", "support");
-  for (std::size_t c = 0; c < names.size(); ++c)
-    out += row(names[c], of(static_cast<std::int64_t>(c)));
-  return out + '\n' + row("accuracy", micro()) + row("macro mean", macro()) +
-         row("weighted mean", weighted());
+  for (std::size_t c = 0; c < names.size(); ++c) add(names[c], of(static_cast<std::int64_t>(c)));
+  table.add_gap();
+  add("accuracy", micro());
+  add("macro mean", macro());
+  add("weighted mean", weighted());
+  return table.str();
 }
 
 std::string ConfusionCounts::csv(std::span<const std::string> given, NormalizeBy by) const {

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/data/file.h"
-#include "ferrite/metrics/text.h"
 
 namespace ferrite::metrics {
 
@@ -179,7 +179,7 @@ class CurvesPainter : private detail::SvgPage {
     double x = kLeft + width_;
     for (std::size_t i = panel.series_.size(); i-- > 0;) {
       const std::string& name = panel.series_[i].name;
-      x -= kTextWidth * static_cast<double>(text_columns(name));
+      x -= kTextWidth * static_cast<double>(terminal::text_columns(name));
       text(x, at, name, "m", "start");
       const std::size_t c = colour_of(name);
       out_ += fmt::format(

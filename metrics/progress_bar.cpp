@@ -1,13 +1,13 @@
 #include "ferrite/metrics/progress_bar.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "ferrite/core/terminal.h"
 
 namespace ferrite::metrics {
 
@@ -27,17 +27,6 @@ std::string bar(double fraction, int width, BarStyle style) {
   std::string text;
   for (int i = 0; i < full; ++i) text += "█";
   return text + kParts[part] + spaces(width - full - (part != 0));
-}
-
-/// Whether standard output is a terminal that can redraw a line.
-bool redraws() {
-  const char* kind = std::getenv("TERM");
-  return isatty(STDOUT_FILENO) != 0 && kind && *kind && std::string_view(kind) != "dumb";
-}
-
-int terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 BarStyle terminal_style() {
@@ -66,7 +55,9 @@ std::string progress_line(const std::string& label, double fraction, const std::
 }
 
 ProgressBar::ProgressBar(std::string label, std::int64_t total)
-    : label_(std::move(label)), total_(std::max<std::int64_t>(total, 1)), terminal_(redraws()) {}
+    : label_(std::move(label)),
+      total_(std::max<std::int64_t>(total, 1)),
+      terminal_(terminal::redraws()) {}
 
 bool ProgressBar::due(std::int64_t step) const {
   const auto since = Clock::now() - last_;
@@ -78,7 +69,7 @@ void ProgressBar::update(std::int64_t step, const std::string& status, const std
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
   const std::string left = format_eta(step, total_, seconds());
   if (terminal_)  // one column less than available: some terminals wrap when the last is written
-    fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal_columns() - 1,
+    fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal::width() - 1,
                                            terminal_style(), detail));
   else
     fmt::print("{} step {}/{} {} {} left{}{}\n", label_, step, total_, status, left,

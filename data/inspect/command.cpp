@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/version.h"
 #include "ferrite/data/inspect/convert.h"
 #include "ferrite/data/inspect/report.h"
 
@@ -20,16 +21,25 @@ FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of seve
 holds one, a checkpoint of Ferrite, NumPy's .npy or .npz, or an ONNX network, of which the weights are
 shown and converted. Its bytes tell the format, not its name.
 
+Show and compare:
   --json                 print JSON
   --diff OTHER           print what differs between FILE and OTHER, which may have another format:
                          names, shapes, dtypes, and the greatest difference of values
+
+Convert:
   --convert OUT          write FILE's contents to OUT, in the format of its extension: .safetensors,
                          .pth, .pt, .npz or .npy
-  --tensors-only         with --convert: leave out values and metadata that OUT cannot hold, instead
-                         of refusing
-  --max-shard-size SIZE  with --convert to .safetensors: divide it into files of at most SIZE bytes of
+  --tensors-only         leave out values and metadata that OUT cannot hold, instead of refusing
+  --max-shard-size SIZE  to .safetensors: divide it into files of at most SIZE bytes of
                          tensors, and an index; 5GB is 5,000,000,000, 2GiB is 2,147,483,648
+
   -h, --help             print this
+  --version              print the version of Ferrite
+
+Examples:
+  ferrite-inspect resnet18.pth
+  ferrite-inspect tuned.safetensors --diff resnet18.pth
+  ferrite-inspect resnet18.pth --convert resnet18.safetensors
 
 Exit status: 0; 1 if a file cannot be read, is damaged or cannot be converted; 2 for wrong arguments.
 )";
@@ -42,7 +52,7 @@ struct Arguments {
   std::string file;
   std::optional<std::string> diff, out;
   ConvertOptions convert;
-  bool json = false, help = false;
+  bool json = false, help = false, version = false;
 };
 
 std::uint64_t parse_size(const std::string& text) {
@@ -90,10 +100,12 @@ Arguments parse(const std::vector<std::string>& words) {
       arguments.convert.max_shard_size = parse_size(next());
     else if (word == "--help" || word == "-h")
       arguments.help = true;
+    else if (word == "--version")
+      arguments.version = true;
     else
       throw UsageError{"there is no option " + word};
   }
-  if (arguments.help) return arguments;
+  if (arguments.help || arguments.version) return arguments;
   if (files.size() != 1) throw UsageError{fmt::format("expected one file, got {}", files.size())};
   if (arguments.diff && arguments.out) throw UsageError{"expected --diff or --convert, got both"};
   if (!arguments.out && (arguments.convert.tensors_only || arguments.convert.max_shard_size > 0))
@@ -122,6 +134,8 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
     const Arguments parsed = parse(arguments);
     if (parsed.help)
       out << kHelp;
+    else if (parsed.version)
+      out << "ferrite-inspect " << version() << '\n';
     else
       act(parsed, out);
     return 0;

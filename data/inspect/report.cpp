@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/data/inspect/statistics.h"
 
 namespace ferrite::inspect {
@@ -51,20 +52,6 @@ Json json_value(const data::Value& value) {
 /// Text that is not UTF-8 is repaired: JSON has no other.
 std::string dumped(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-/// Columns as wide as their widest cell.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string out;
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i)
-      out += fmt::format("{:<{}}  ", row[i], widths[i]);
-    out += row.back() + "\n";
-  }
-  return out;
 }
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value); }
@@ -141,13 +128,15 @@ std::string text_of(const Contents& contents, const std::string& path) {
       fmt::format("{}: {}, {} tensor{}, {}\n", path, name(contents.format), contents.tensors.size(),
                   contents.tensors.size() == 1 ? "" : "s", ferrite::detail::readable_bytes(bytes));
   if (!contents.tensors.empty()) {
-    std::vector<std::vector<std::string>> rows = {{"name", "dtype", "shape", "sum", "norm"}};
+    constexpr auto kLeft = terminal::Align::left;
+    terminal::Table table(
+        {{"name", kLeft}, {"dtype", kLeft}, {"shape", kLeft}, {"sum", kLeft}, {"norm", kLeft}});
     for (const auto& [name, tensor] : contents.tensors) {
       const Statistics s = statistics_of(tensor);
-      rows.push_back({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(),
-                      number_text(s.sum), number_text(s.norm)});
+      table.add({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(), number_text(s.sum),
+                 number_text(s.norm)});
     }
-    out += "\n" + table(rows);
+    out += "\n" + table.str();
   }
   if (!contents.values.empty()) out += "\nvalues\n";
   for (const auto& [name, value] : contents.values)

@@ -132,6 +132,10 @@ void train(const Settings& s, const Device& device, int rank) {
 int main(int argc, char** argv) try {
   Settings s;
   CLI::App app("Trains a small GPT on the characters of a text, and lets it write.");
+  app.footer(
+      "Examples:\n"
+      "  char_lm --data shakespeare.txt --steps 2000 --sample 500 --checkpoint runs/text\n"
+      "  ferrite-run --standalone --nproc-per-node=2 char_lm --ddp --data shakespeare.txt");
   const auto number = [&](const char* name, auto& value, const char* help) {
     app.add_option(name, value, help)->check(CLI::PositiveNumber)->capture_default_str();
   };

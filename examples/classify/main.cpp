@@ -30,6 +30,8 @@ int main(int argc, char** argv) try {
   std::string device_name = cuda::is_available() ? "cuda" : "cpu";
   std::int64_t size = 224;
   CLI::App app("Prints the five most probable classes of each picture.");
+  app.footer(
+      "Example:\n  classify --model resnet50 --weights resnet50.pth --labels classes.txt dog.jpeg");
   app.add_option("--model", model, "a network of torchvision, by name")->capture_default_str();
   app.add_option("--weights", weights, "the file of its weights")->required();
   app.add_option("--labels", labels, "the names of its classes, a line each")->required();

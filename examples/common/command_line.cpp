@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "ferrite/core/version.h"
+
 namespace examples {
 
 Option Option::check(const Check& check) const {
@@ -34,16 +36,25 @@ Option Option::description(const std::string& text) const {
 }
 std::size_t Option::count() const { return option_->count(); }
 
-CommandLine::CommandLine(const std::string& description)
-    : app_(std::make_unique<CLI::App>(description)) {}
+CommandLine::CommandLine(const std::string& description, const std::vector<std::string>& examples)
+    : app_(std::make_unique<CLI::App>(description)) {
+  app_->get_formatter()->column_width(32);
+  app_->set_version_flag("--version", ferrite::version(), "print the version of Ferrite");
+  if (examples.empty()) return;
+  std::string text = "Examples:";
+  for (const std::string& example : examples) text += "\n  " + example;
+  app_->footer(text);
+}
 CommandLine::~CommandLine() = default;
+
+void CommandLine::topic(const std::string& name) { topic_ = name; }
 
 template <class T>
 Option CommandLine::add_option(const std::string& names, T& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(app_->add_option(names, value, help)->group(topic_));
 }
 Option CommandLine::add_flag(const std::string& names, bool& value, const std::string& help) {
-  return Option(app_->add_flag(names, value, help));
+  return Option(app_->add_flag(names, value, help)->group(topic_));
 }
 
 template Option CommandLine::add_option(const std::string&, int&, const std::string&);

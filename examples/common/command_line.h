@@ -39,10 +39,15 @@ class Option {
 
 class CommandLine {
  public:
-  explicit CommandLine(const std::string& description);
+  /// `examples` are shown at the end of --help: a command, or "command    # what it does".
+  explicit CommandLine(const std::string& description,
+                       const std::vector<std::string>& examples = {});
   ~CommandLine();
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
+
+  /// The heading in --help of the options that are added from here on.
+  void topic(const std::string& name);
 
   /// `names` are such as "-n,--nodes"; parse() sets `value` if the option is given. T: int, int64,
   /// uint64, double, string, and optional and vector of them.
@@ -62,6 +67,7 @@ class CommandLine {
 
  private:
   std::unique_ptr<CLI::App> app_;
+  std::string topic_ = "Options";
 };
 
 }  // namespace examples

@@ -10,6 +10,7 @@
 #include "ferrite/core/generator.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/signals.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/command_line.h"
 #include "ferrite/metrics/timer.h"
 
@@ -21,11 +22,13 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   options.model = models.front();
   options.dataset = datasets.front();
   const auto positive = whole<std::int64_t>(1);
+  app.topic("Data");
   app.add_option("--dataset", options.dataset, "data set to train on")
       .check(one_of(datasets))
       .capture_default_str();
   app.add_option("--data", options.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+  app.topic("Model and training");
   app.add_option("--model", options.model, "network").check(one_of(models)).capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training set").check(positive);
   app.add_option("--max-steps", options.max_steps, "stop after this many steps (0: no limit)")
@@ -34,6 +37,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option("--lr", options.lr, "learning rate").check(above_zero());
   app.add_option("--optimizer", options.optimizer, "optimizer")
       .check(one_of({"sgd", "adam", "adamw", "rmsprop", "lars", "lamb"}));
+  app.topic("Devices and threads");
   app.add_option("--device", options.device,
                  "auto (cuda if there is a CUDA device), cpu, cpu:N, cuda or cuda:N")
       .capture_default_str();
@@ -47,6 +51,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option("--seed", options.seed, "seed of all random numbers (weights, shuffling, ...)")
       .check(whole<std::uint64_t>(0))
       .capture_default_str();
+  app.topic("Files");
   app.add_option("--checkpoint-dir", options.checkpoint_dir,
                  "folder for final.safetensors (created if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
@@ -59,6 +64,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option(
       "--profile", options.profile,
       "profile steps 10 to 14: print a table, and write a trace for ui.perfetto.dev here");
+  app.topic("Of this program");
 }
 
 ferrite::Device apply(const TrainingOptions& options) {
@@ -81,11 +87,13 @@ double seconds_since_start() { return since_start.seconds(); }
 
 int run(int (*program)(int, char**), int argc, char** argv) {
   since_start.reset();
+  ferrite::terminal::flush_lines();
   ferrite::ignore_unless_handled(SIGXFSZ);  // of stdout, where that is a file
   try {
     return program(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << '\n';
+    using namespace ferrite::terminal;
+    std::cerr << styled("error:", Style::red, stderr) << ' ' << error.what() << '\n';
     return 1;
   }
 }

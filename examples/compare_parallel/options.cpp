@@ -69,6 +69,7 @@ LinkDelay link_delay(const std::string& text) {
 namespace {
 
 void add_what_is_trained(CommandLine& app, Options& o) {
+  app.topic("Model and data");
   app.add_option("--model", o.model, "network")
       .check(one_of({"lenet5", "d2l-lenet", "resnet18"}))
       .capture_default_str();
@@ -93,6 +94,7 @@ void add_what_is_trained(CommandLine& app, Options& o) {
 }
 
 void add_what_is_compared(CommandLine& app, Options& o) {
+  app.topic("What is compared");
   app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda where there is")
       .check(one_of({"auto", "cuda", "cpu"}))
       .capture_default_str();
@@ -144,6 +146,7 @@ void add_what_is_compared(CommandLine& app, Options& o) {
 }
 
 void add_how(CommandLine& app, Options& o) {
+  app.topic("Measurement");
   app.add_option("--steps", o.steps,
                  "of each repetition (default: 100; resnet18: 3, on CUDA devices 50)")
       .check(whole(1));
@@ -159,6 +162,7 @@ void add_how(CommandLine& app, Options& o) {
       .check(above_zero())
       .capture_default_str();
   app.add_option("--seed", o.seed, "of weights and synthetic images").capture_default_str();
+  app.topic("Files");
   app.add_option("--json", o.json, "file for everything that was measured");
   app.add_option("--csv", o.csv, "file for the table");
   app.add_option("--svg", o.svg, "file for a chart");

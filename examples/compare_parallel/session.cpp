@@ -8,8 +8,8 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/compare_parallel/measure.h"
-#include "ferrite/metrics/text.h"
 
 namespace examples::compare {
 
@@ -18,23 +18,20 @@ using namespace ferrite;
 
 namespace {
 
-/// A line on stderr that is overwritten by the next, where somebody may look at it.
+/// What is measured now, on stderr where somebody may look at it.
 class Progress {
  public:
-  Progress(std::size_t total, bool quiet) : total_(total), shown_(!quiet && isatty(2)) {}
-  ~Progress() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
+  Progress(std::size_t total, bool quiet) : total_(total), quiet_(quiet) {}
   void next(const std::string& what) {
     ++done_;
-    if (shown_)
-      fmt::print(stderr, "\r\x1b[K[{}/{}] {}", done_, total_, metrics::text_cut(what, 60));
+    if (!quiet_) line_.show(fmt::format("[{}/{}] {}", done_, total_, what));
   }
 
  private:
   std::size_t done_ = 0;
   const std::size_t total_;
-  const bool shown_;
+  const bool quiet_;
+  terminal::Line line_{stderr};
 };
 
 bool is_emulated() { return cuda::properties(0).name.find("emulated") != std::string::npos; }

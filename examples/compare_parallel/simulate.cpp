@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/command_line.h"
 #include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/report.h"
@@ -251,17 +252,29 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
   for (const Link& link : calibration.links)
     fmt::print("{} of {}: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
                link.latency_us, link.bandwidth / 1e9);
-  fmt::print("\n{:<28} {:>7} {:>7} {:>7} {:>12} {:>9} {:>13} {:>8}\n", "case", "devices", "scaling",
-             "batch", "measured ms", "+-", "predicted ms", "error");
+  terminal::Table table({{"case", terminal::Align::left},
+                         {"devices"},
+                         {"scaling"},
+                         {"batch"},
+                         {"measured ms"},
+                         {"+-"},
+                         {"predicted ms"},
+                         {"error"}});
+  const auto cells = [](const Case& c) {
+    return std::vector<std::string>{c.label(), std::to_string(c.devices), c.scaling,
+                                    std::to_string(c.batch)};
+  };
   double worst = 0;
   bool complete = true;
   nlohmann::json all = nlohmann::json::array();
   const std::vector<Prediction> predictions = predict(measured, calibration);
   for (const Prediction& p : predictions) {
     worst = std::max(worst, std::abs(p.error()));
-    fmt::print("{:<28} {:>7} {:>7} {:>7} {:>12.2f} {:>9.2f} {:>13.2f} {:>+7.1f}%\n", p.what.label(),
-               p.what.devices, p.what.scaling, p.what.batch, p.measured_ms, p.spread_ms,
-               p.predicted_ms, 100 * p.error());
+    std::vector<std::string> row = cells(p.what);
+    for (const double ms : {p.measured_ms, p.spread_ms, p.predicted_ms})
+      row.push_back(fmt::format("{:.2f}", ms));
+    row.push_back(fmt::format("{:+.1f}%", 100 * p.error()));
+    table.add(std::move(row));
     all.push_back({{"case", p.what},
                    {"measured_ms", p.measured_ms},
                    {"predicted_ms", p.predicted_ms},
@@ -271,10 +284,13 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
     const std::string why = why_unchecked(row, predictions);
     if (why.empty()) continue;
     complete = false;
-    fmt::print("{:<28} {:>7} {:>7} {:>7} {}\n", row.what.label(), row.what.devices,
-               row.what.scaling, row.what.batch, why);
+    std::vector<std::string> line = cells(row.what);
+    line.push_back(why);
+    table.add(std::move(line));
     all.push_back({{"case", row.what}, {"unchecked", why}});
   }
+  std::fputs("\n", stdout);
+  table.print();
   FERRITE_CHECK(!all.empty(), ValueError, "--check-simulation",
                 "there is nothing to check: no case of 2 devices or more was measured");
   const bool good = worst <= kTolerance;

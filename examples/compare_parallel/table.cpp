@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/data/file.h"
 #include "ferrite/examples/compare_parallel/report.h"
 #include "ferrite/metrics/text.h"
@@ -60,15 +61,15 @@ std::string lines_of(const std::vector<Cells>& rows) {
   std::vector<std::size_t> widths(kHead.size(), 0);
   for (const Cells& row : rows)
     for (std::size_t i = 0; i < row.size() && row.size() == kHead.size(); ++i)
-      widths[i] = std::max(widths[i], metrics::text_columns(row[i]));
+      widths[i] = std::max(widths[i], terminal::text_columns(row[i]));
   std::string text;
   for (std::size_t r = 0; r < rows.size(); ++r) {
     text += "|";
     for (std::size_t i = 0; i < kHead.size(); ++i) {
       const std::string cell = i < rows[r].size() ? rows[r][i] : "";
       text += fmt::format(
-          " {} |", metrics::text_padded(cell, widths[i],
-                                        i == 0 ? metrics::Align::left : metrics::Align::right));
+          " {} |", terminal::text_padded(cell, widths[i],
+                                         i == 0 ? terminal::Align::left : terminal::Align::right));
     }
     text += "\n";
     if (r > 0) continue;

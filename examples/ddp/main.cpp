@@ -30,6 +30,7 @@ void add_options(examples::CommandLine& app, examples::Options& options) {
   app.get_option("--batch-size").description("images per step of each process");
   auto& node = options.node;
   const auto positive = examples::whole(1);
+  app.topic("Processes and nodes");
   app.add_option("-n,--nodes", node.nodes, "number of nodes").check(positive);
   app.add_option("-g,--gpus", node.processes, "processes per node: GPUs, if there are any")
       .check(positive);
@@ -50,7 +51,12 @@ void add_options(examples::CommandLine& app, examples::Options& options) {
 }
 
 int ddp(int argc, char** argv) {
-  examples::CommandLine app("Trains a network on digits, on several processes.");
+  examples::CommandLine app(
+      "Trains a network on digits, on several processes.",
+      {"ddp -g 2                                     # two GPUs, or two processes on the CPU",
+       "ferrite-run --standalone --nproc-per-node=2 ddp",
+       "ddp -n 2 -g 8 -nr 0 --master-addr 10.1.1.5   # on the first of two nodes; -nr 1 on the "
+       "other"});
   examples::Options options;
   add_options(app, options);
   // After a single dash, only one-letter options are recognised.

@@ -12,9 +12,9 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   o.lr = 0.05;
   o.checkpoint_dir = "runs/elastic";
   const auto positive = whole<std::int64_t>(1);
-  CommandLine app(
-      "Trains LeNet with several processes, any of which may be killed at any time:\n"
-      "  ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic");
+  CommandLine app("Trains LeNet with several processes, any of which may be killed at any time.",
+                  {"ferrite-run --standalone --nproc-per-node=2 --max-restarts=10 elastic"});
+  app.topic("Data and training");
   app.add_option("--dataset", o.dataset, "data set to train on")
       .check(one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
@@ -29,6 +29,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       .check(positive)
       .capture_default_str();
   app.add_option("--lr", o.lr, "initial learning rate").check(above_zero()).capture_default_str();
+  app.topic("Devices and threads");
   app.add_option("--device", o.device,
                  "auto (cuda where there is a CUDA device), cpu, or cuda: each rank takes that of "
                  "its LOCAL_RANK")
@@ -40,6 +41,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--seed", o.seed, "seed of weights and shuffling")
       .check(whole<std::uint64_t>(0))
       .capture_default_str();
+  app.topic("Checkpoints and output");
   app.add_option("--checkpoint-dir", o.checkpoint_dir,
                  "folder for snapshots and final.safetensors, shared by all ranks")
       .capture_default_str();

@@ -69,6 +69,10 @@ int main(int argc, char** argv) try {
   std::int64_t batch = 32, size = 224;
   double lr = 1e-3, decay = 0.5;
   CLI::App app("Trains a ResNet-18 with given weights on a folder of images.");
+  app.footer(
+      "Examples:\n"
+      "  finetune --weights resnet18.pth --data photos --save photos.safetensors\n"
+      "  finetune --weights resnet18.pth --data photos --freeze '' --layer-decay 0.7");
   app.add_option("--weights", weights, "the file of weights, with torchvision's names")->required();
   app.add_option("--data", folder, "the folder with train/CLASS/*.png and val/CLASS/*.png, or .jpg")
       ->required();

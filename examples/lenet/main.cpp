@@ -136,7 +136,11 @@ void train(const Run& run) {
 
 int lenet(int argc, char** argv) {
   examples::CommandLine app(
-      "Trains LeNet on small gray images, and classifies pictures with its weights.");
+      "Trains LeNet on small gray images, and classifies pictures with its weights.",
+      {"lenet                                        # digits that it draws itself",
+       "lenet --dataset fashion-mnist --data data-sets --checkpoint-dir runs/lenet",
+       "lenet --predict shirt.png --checkpoint-dir runs/lenet",
+       "lenet --device cuda --graph                  # each step is one launch of a CUDA graph"});
   Run run;
   std::string picture;
   examples::add_training_options(app, run.options, {"lenet5", "d2l"},

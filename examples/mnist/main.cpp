@@ -79,6 +79,7 @@ int main(int argc, char** argv) try {
   std::string folder, save_path, device_name = cuda::is_available() ? "cuda" : "cpu";
   int epochs = 3;
   CLI::App app("Trains a convolutional network on MNIST.");
+  app.footer("Example:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
   app.add_option("--data", folder, "the folder with MNIST");
   app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the training images")

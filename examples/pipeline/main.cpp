@@ -16,13 +16,16 @@ namespace {
 using namespace ferrite;
 
 int pipeline(int argc, char** argv) {
-  examples::CommandLine app("Trains a network whose layers are split over devices.");
+  examples::CommandLine app("Trains a network whose layers are split over devices.",
+                            {"pipeline --stages 2 --chunks 8 --epochs 1",
+                             "pipeline --devices cuda:0,cuda:1 --checkpoint never"});
   examples::Options options;
   examples::add_training_options(app, options, {"resnet18", "convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist", "cifar10"});
   for (const char* other :
        {"--device", "--graph", "--report", "--curves", "--log", "--tensorboard", "--profile"})
     app.remove_option(other);
+  app.topic("Pipeline");
   app.add_option("--stages", options.stages, "number of stages")
       .check(examples::whole(1, 16))
       .capture_default_str();

@@ -35,6 +35,7 @@ void check(const Options& o) {
 }
 
 void add_network(CommandLine& app, Options& o) {
+  app.topic("Network");
   app.add_option(
          "--stem", o.stem,
          "standard (7x7, pooling), small (3x3), or auto: by the image size; for ResNets, and for "
@@ -50,6 +51,7 @@ void add_network(CommandLine& app, Options& o) {
   app.add_option("--freeze", o.freeze,
                  "parameters to freeze, such as \"conv1,layer1,*.bn?.*\"; norms that are frozen as "
                  "a whole also keep their running statistics");
+  app.topic("Images");
   app.add_flag("--augment,!--no-augment", o.images.augment,
                "augment the training images (default: yes)");
   app.add_flag("--trivial-augment", o.images.trivial_augment,
@@ -64,6 +66,7 @@ void add_network(CommandLine& app, Options& o) {
 }
 
 void add_training(CommandLine& app, Options& o) {
+  app.topic("Optimisation");
   app.add_option("--schedule", o.schedule,
                  "learning rate after the warm-up: cosine (to 0), step (a tenth after each third "
                  "of the epochs) or constant")
@@ -103,6 +106,7 @@ void add_training(CommandLine& app, Options& o) {
 }
 
 void add_precision(CommandLine& app, Options& o) {
+  app.topic("Mixed precision");
   app.add_option("--opt-level", o.opt_level,
                  "mixed precision as in Apex: O0 float32, O1 by operation, O2 a 16-bit model "
                  "with float32 master weights, O3 16 bits throughout")
@@ -118,6 +122,7 @@ void add_precision(CommandLine& app, Options& o) {
 }
 
 void add_processes(CommandLine& app, Options& o) {
+  app.topic("Processes");
   app.add_flag(
       "--ddp", o.ddp,
       "train on several processes, started by ferrite-run, torchrun --no-python, mpirun or "
@@ -137,6 +142,7 @@ void add_processes(CommandLine& app, Options& o) {
 }
 
 void add_checkpoints(CommandLine& app, Options& o) {
+  app.topic("Checkpoints and output");
   app.add_flag("--resume", o.resume,
                "continue from the newest checkpoint in --checkpoint-dir, if there is one");
   app.add_option("--save-every", o.save_every,
@@ -154,7 +160,12 @@ void add_checkpoints(CommandLine& app, Options& o) {
 
 Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   Options options;
-  CommandLine app("Trains ResNets, and other networks for images, by torchvision's names.");
+  CommandLine app(
+      "Trains ResNets, and other networks for images, by torchvision's names.",
+      {"resnet18 --width 16 --epochs 2 --checkpoint-dir runs/digits --save-every 50",
+       "resnet18 --width 16 --epochs 2 --checkpoint-dir runs/digits --save-every 50 --resume",
+       "resnet18 --dataset image-folder --data my-images --model resnet50 --accumulate 4",
+       "resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999"});
   add_training_options(app, options, ferrite::nn::image_model_names(),
                        {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn",
                         "image-folder"});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/version.h"
 #include "ferrite/parallel/launcher/agent.h"
 #include "ferrite/parallel/launcher/host.h"
 #include "ferrite/parallel/launcher/options.h"
@@ -19,6 +20,10 @@ int main(int argc, char** argv) {
     if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
   try {
     const Options options = parse_options({argv + 1, argv + argc});
+    if (options.version) {
+      fmt::print("ferrite-run {}\n", version());
+      return 0;
+    }
     if (options.help) {
       std::fputs(help_text().c_str(), stdout);
       return 0;

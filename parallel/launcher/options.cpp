@@ -83,6 +83,7 @@ struct Option {
   const char* value;  ///< placeholder of its value in the help; "" for a flag
   const char* help;
   void (*set)(Options&, Given);
+  const char* topic = "";  ///< heading in the help of the options from here on
 };
 
 std::vector<int> ranks(Given g) {
@@ -99,7 +100,7 @@ void check_backend(Given g) {
 // clang-format off
 constexpr Option kOptions[] = {
     {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
-     [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }},
+     [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }, "Workers and nodes"},
     {"--nnodes", "N", "nodes of the job (1)",
      [](Options& o, Given g) { o.nnodes = nodes(g.option, g.text); }},
     {"--node-rank", "R", "this node's number, from 0",
@@ -121,7 +122,7 @@ constexpr Option kOptions[] = {
     {"--rdzv-timeout", "S", "for all nodes to come (600)",
      [](Options& o, Given g) { o.rdzv_timeout = seconds(g.option, g.text, 0.1); }},
     {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
-     [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }},
+     [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }, "Failures"},
     {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
      [](Options& o, Given g) { o.restart_backoff = seconds(g.option, g.text, 0); }},
     {"--restart-backoff-max", "S", "the longest wait (60)",
@@ -136,7 +137,7 @@ constexpr Option kOptions[] = {
     {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
      [](Options& o, Given g) { o.grace_period = seconds(g.option, g.text, 0); }},
     {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
-     [](Options& o, Given g) { o.log_dir = g.text; }},
+     [](Options& o, Given g) { o.log_dir = g.text; }, "Output of the workers"},
     {"--tee", "N",
      "or -t: streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local rank 0:3,1:2 "
      "(3 with --log-dir)",
@@ -148,7 +149,8 @@ constexpr Option kOptions[] = {
     {"--no-prefix", "", "lines on the console without '[rank 0] '",
      [](Options& o, Given) { o.prefix = false; }},
     {"--no-python", "", "of torchrun; programs are always started as they are",
-     [](Options&, Given) {}},
+     [](Options&, Given) {}, "Others"},
+    {"--version", "", "the version of Ferrite", [](Options& o, Given) { o.version = true; }},
     {"--help", "", "this text", [](Options& o, Given) { o.help = true; }},
 };
 // clang-format on
@@ -175,7 +177,8 @@ void from_environment(Options& options) {
     for (const char* c = option.name + 1; *c; ++c)
       name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
     const char* text = std::getenv(name.c_str());
-    if (!text || std::string_view(option.name) == "--help") continue;
+    const std::string_view given = option.name;
+    if (!text || given == "--help" || given == "--version") continue;
     if (*option.value || (*text && std::string_view(text) != "0"))
       option.set(options, {name, text});
   }
@@ -282,7 +285,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       FERRITE_CHECK(equals == std::string::npos && !glued, ValueError, kOp,
                     "{} takes no value, got '{}'", option.name, argument);
       option.set(options, {option.name, ""});
-      if (options.help) return options;
+      if (options.help || options.version) return options;
       continue;
     }
     std::string value;
@@ -312,9 +315,10 @@ std::string help_text() {
       "like\n"
       "in its environment; watches the workers, and starts them again where one fails.\n"
       "Options may be written with - or _, and take their values as --name=VALUE or --name "
-      "VALUE.\n\n";
+      "VALUE.\n";
   constexpr std::size_t kColumn = 30, kWidth = 96;
   for (const Option& option : kOptions) {
+    if (*option.topic) text += fmt::format("\n{}:\n", option.topic);
     std::string line = fmt::format("  {} {}", option.name, option.value);
     line.resize(std::max(line.size() + 1, kColumn), ' ');
     for (const std::string_view word : split(option.help, ' ')) {
@@ -329,6 +333,12 @@ std::string help_text() {
     line.pop_back();
     text += line + "\n";
   }
+  text +=
+      "\nExamples:\n"
+      "  ferrite-run --standalone --nproc-per-node=2 train --epochs 3\n"
+      "  ferrite-run --standalone --nproc-per-node=gpu --max-restarts=3 --log-dir=logs train\n"
+      "  ferrite-run --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=10.1.1.5:29500 train    # on "
+      "both nodes\n";
   return text +
          "\nThe status is 0 where all workers end with 0, else that of the first one that failed: "
          "128 "

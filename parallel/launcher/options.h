@@ -59,15 +59,15 @@ struct Options {
   std::optional<std::vector<int>> local_ranks_filter = {};
   bool prefix = true;
 
-  bool help = false;
+  bool help = false, version = false;
   std::vector<std::string> command;  ///< the program and its arguments
 
   int node() const { return node_rank.value_or(0); }
 };
 
 /// Parses argv without the program's own name; ValueError describes the error. Options that are not
-/// given are taken from PET_<OPTION> in the environment, as in torchrun. With --help the rest is
-/// ignored.
+/// given are taken from PET_<OPTION> in the environment, as in torchrun. With --help or --version
+/// the rest is ignored.
 Options parse_options(const std::vector<std::string>& arguments);
 /// The output of --help.
 std::string help_text();

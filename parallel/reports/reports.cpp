@@ -6,10 +6,13 @@
 #include <ostream>
 
 #include "ferrite/core/allocator.h"
+#include "ferrite/core/terminal.h"
 
 namespace ferrite::parallel {
 
 namespace {
+
+constexpr auto kLeft = terminal::Align::left;
 
 std::string size(auto bytes) {
   return ferrite::detail::readable_bytes(static_cast<std::size_t>(bytes));
@@ -54,17 +57,23 @@ std::string DDPReport::str() const {
       "DistributedDataParallel on {}: {} a step for {} parameters in {} bucket{}, {}\n", group,
       size(bytes), parameters, buckets.size(), plural(buckets.size()),
       rebuilt ? "in the order in which gradients arrive" : "in reverse order of registration");
-  const auto row = [&](auto... cells) {
-    out += fmt::format("{:>6}  {:>10}  {:>10}  {:>9}  {:<8}  {:>8}  {:>8}  {:>8}  {}\n", cells...);
-  };
-  row("bucket", "parameters", "elements", "size", "dtype", "ready", "begun", "ended",
-      "from ... to");
+  terminal::Table table({{"bucket"},
+                         {"parameters"},
+                         {"elements"},
+                         {"size"},
+                         {"dtype", kLeft},
+                         {"ready"},
+                         {"begun"},
+                         {"ended"},
+                         {"from ... to", kLeft}});
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const Bucket& b = buckets[i];
-    row(i, b.parameters.size(), b.numel, size(b.bytes), fmt::format("{}", b.dtype),
-        milliseconds(timed > 0, b.ready_ms), milliseconds(timed > 0, b.begun_ms),
-        milliseconds(timed > 0, b.ended_ms), first_and_last(b.parameters));
+    table.add({std::to_string(i), std::to_string(b.parameters.size()), std::to_string(b.numel),
+               size(b.bytes), fmt::format("{}", b.dtype), milliseconds(timed > 0, b.ready_ms),
+               milliseconds(timed > 0, b.begun_ms), milliseconds(timed > 0, b.ended_ms),
+               first_and_last(b.parameters)});
   }
+  out += table.str();
   if (timed == 0) return out + fmt::format("{} steps, none with timed communication\n", steps);
   return out +
          fmt::format(
@@ -77,13 +86,11 @@ std::string DataParallelReport::str() const {
   std::string out = fmt::format(
       "DataParallel on {}{}: {} steps, {} timed, {} with gradients\n", fmt::join(devices, ", "),
       backend.empty() ? "" : fmt::format(" ({})", backend), steps, timed, reduced);
-  const auto row = [&](auto what, const std::string& moved, const std::string& time,
-                       const std::string& note = {}) {
-    out += fmt::format("{:<22}  {:>10}  {:>10}  {}", what, moved, time, note);
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += '\n';
+  terminal::Table table({{"a step", kLeft}, {"moved"}, {"time"}, {"", kLeft}});
+  const auto row = [&](std::string what, std::string moved, std::string time,
+                       std::string note = {}) {
+    table.add({std::move(what), std::move(moved), std::move(time), std::move(note)});
   };
-  row("a step", "moved", "time");
   row("scatter", size(bytes_scattered), milliseconds(timed > 0, scatter_replicate_ms),
       "with broadcast");
   row("broadcast", size(bytes_broadcast), "-");
@@ -97,23 +104,28 @@ std::string DataParallelReport::str() const {
       reduced > 0 ? fmt::format("{:.2f} ms after backward: {:.0f}% hidden", exposed_reduction_ms,
                                 100 * overlap())
                   : "");
-  return out;
+  return out + table.str();
 }
 
 std::string PipelineReport::str() const {
   std::string out = fmt::format(
       "Pipeline of {} stage{}, {} micro-batch{}, {} moved between devices a step\n", stages.size(),
       plural(stages.size()), micro_batches, plural(micro_batches, "es"), size(bytes_moved));
-  const auto row = [&](auto... cells) {
-    out += fmt::format("{:>6}  {:<8}  {:>9}  {:>12}  {:>11}  {:>11}  {:>11}\n", cells...);
-  };
-  row("stage", "device", "layers", "parameters", "forward", "recompute", "backward");
+  terminal::Table table({{"stage"},
+                         {"device", kLeft},
+                         {"layers"},
+                         {"parameters"},
+                         {"forward"},
+                         {"recompute"},
+                         {"backward"}});
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const Stage& s = stages[i];
-    row(i, s.device.str(), fmt::format("{}..{}", s.first_layer, s.first_layer + s.layers - 1),
-        s.parameters, milliseconds(timed > 0, s.forward_ms),
-        milliseconds(timed > 0, s.recompute_ms), milliseconds(timed > 0, s.backward_ms));
+    table.add({std::to_string(i), s.device.str(),
+               fmt::format("{}..{}", s.first_layer, s.first_layer + s.layers - 1),
+               std::to_string(s.parameters), milliseconds(timed > 0, s.forward_ms),
+               milliseconds(timed > 0, s.recompute_ms), milliseconds(timed > 0, s.backward_ms)});
   }
+  out += table.str();
   for (const Memory& m : memory)
     out += fmt::format("{}: at most {} of activations\n", m.device, size(m.peak_activations));
   if (timed == 0) return out + fmt::format("{} steps, none timed yet\n", steps);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ferrite/core/version.h"
 #include "ferrite/data/inspect/command.h"
 #include "ferrite/data/inspect/statistics.h"
 #include "ferrite/data/npy.h"
@@ -302,6 +303,7 @@ TEST_CASE("inspect: wrong arguments give status 2, and the program itself runs")
     CHECK(contains(error_of(2, arguments), "ferrite-inspect --help"));
   }
   CHECK(contains(inspect_command({"--help"}).out, "Usage: ferrite-inspect FILE"));
+  CHECK(inspect_command({"--version"}).out == std::string("ferrite-inspect ") + version() + "\n");
 
   const TempDir dir;
   const std::string program = bin_dir() + "/ferrite-inspect";

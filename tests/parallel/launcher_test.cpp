@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/version.h"
 #include "ferrite/parallel/launcher/options.h"
 #include "ferrite/parallel/launcher/restart_policy.h"
 #include "ferrite/tests/parallel/launched.h"
@@ -123,6 +124,8 @@ TEST_CASE("errors for bad options say what is expected") {
   const LaunchResult help = launch({"--help"});
   CHECK(help.code == 0);
   CHECK(help.err.empty());
+  CHECK(contains(help.out, "\nExamples:\n"));
+  CHECK(launch({"--version"}).out == std::string("ferrite-run ") + version() + "\n");
 }
 
 TEST_CASE("restarts are counted, wait longer each time, and are given back") {

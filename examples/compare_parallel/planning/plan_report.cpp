@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/compare_parallel/planning/plan.h"
 
 namespace ferrite::planning {
@@ -49,19 +50,32 @@ void for_each_figure(const PlanRow& row, const F& f) {
 }  // namespace
 
 std::string Plan::table() const {
-  std::string out = fmt::format(
-      "{} on {}; {}; {} scaling\none device: {} ms a step, {} samples/s\n\n"
-      "{:>8} {:<17} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>11} {:>6} {:>8}\n",
-      model, device, cluster, scaling == Scaling::weak ? "weak" : "strong",
-      milliseconds(single_step_s), count(single_throughput), "devices", "strategy", "batch",
-      "step ms", "compute", "slowest +", "exposed", "hidden", "samples/s", "eff", "goodput");
-  for (const PlanRow& row : rows)
-    out += fmt::format(
-        "{:>8} {:<17} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>11} {:>5.1f}% {:>7.1f}%\n",
-        row.devices, name_of(row), row.batch, milliseconds(row.step.step_s),
-        milliseconds(row.step.compute_s), milliseconds(row.step.straggler_s),
-        milliseconds(row.step.exposed_s), milliseconds(row.step.hidden_s()), count(row.throughput),
-        100 * row.efficiency, 100 * row.goodput);
+  terminal::Table table({{"devices"},
+                         {"strategy", terminal::Align::left},
+                         {"batch"},
+                         {"step ms"},
+                         {"compute"},
+                         {"slowest +"},
+                         {"exposed"},
+                         {"hidden"},
+                         {"samples/s"},
+                         {"eff"},
+                         {"goodput"}});
+  for (const PlanRow& row : rows) {
+    std::vector<std::string> cells = {std::to_string(row.devices), name_of(row),
+                                      fmt::format("{}", row.batch)};
+    for (const double seconds : {row.step.step_s, row.step.compute_s, row.step.straggler_s,
+                                 row.step.exposed_s, row.step.hidden_s()})
+      cells.push_back(milliseconds(seconds));
+    cells.push_back(count(row.throughput));
+    for (const double part : {row.efficiency, row.goodput})
+      cells.push_back(fmt::format("{:.1f}%", 100 * part));
+    table.add(std::move(cells));
+  }
+  std::string out =
+      fmt::format("{} on {}; {}; {} scaling\none device: {} ms a step, {} samples/s\n\n{}", model,
+                  device, cluster, scaling == Scaling::weak ? "weak" : "strong",
+                  milliseconds(single_step_s), count(single_throughput), table.str());
   out += "\n";
   if (const auto from = crossover())
     out += fmt::format("DDP has the higher throughput from {} devices on\n", *from);
