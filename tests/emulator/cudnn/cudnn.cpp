@@ -1,6 +1,6 @@
-// The functions of cuDNN that Ferrite uses, on the host: it computes graphs of matrix products,
-// pointwise operations, reductions and reshapes as they are wired, in float32, rounding to the
-// types of the tensors. It has no plan for other graphs, such as convolutions.
+// The functions of cuDNN that Ferrite uses, on the host: it computes graphs of convolutions, matrix
+// products, pointwise operations, reductions and reshapes as they are wired, in float32, rounding
+// to the types of the tensors.
 #include <cudnn_graph.h>
 
 #include <algorithm>
@@ -16,6 +16,10 @@
 #include <vector>
 
 #include "ferrite/core/half.h"
+#include "ferrite/emulator/emulator.h"
+#include "ferrite/emulator/ledger.h"
+#include "ferrite/tests/emulator/cudnn/convolution.h"
+#include "ferrite/tests/emulator/cudnn/tensor.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -23,61 +27,16 @@ struct cudnnContext {
 
 namespace {
 
-using Four = std::array<std::int64_t, 4>;
+using emulator::cudnn::for_each;
+using emulator::cudnn::Four;
+using emulator::cudnn::Handle;
+using emulator::cudnn::Node;
+using emulator::cudnn::Tensor;
 
-/// A descriptor: its attributes, which are numbers, pointers, or other descriptors.
-struct Node {
-  cudnnBackendDescriptorType_t type;
-  std::map<int, std::vector<std::int64_t>> values = {};
-  std::map<int, std::vector<std::shared_ptr<Node>>> parts = {};
-  bool finalized = false;
-
-  std::int64_t value(int name) const { return values.at(name).at(0); }
-  const Node& part(int name) const { return *parts.at(name).at(0); }
-  const Node* optional(int name) const { return parts.contains(name) ? &part(name) : nullptr; }
-};
-using Handle = std::shared_ptr<Node>;
 Handle& node(cudnnBackendDescriptor_t raw) { return *static_cast<Handle*>(raw); }
 
 bool has_wide_values(cudnnBackendAttributeType_t type) {
   return type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_VOID_PTR;
-}
-
-/// A tensor while a graph is computed: the elements of its memory from the first to the last.
-struct Tensor {
-  Four sizes, strides;
-  cudnnDataType_t type;
-  bool is_virtual;
-  void* memory;
-  std::vector<float> elements;
-
-  std::size_t place(const Four& index) const {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < 4; ++d) at += index[d] * strides[d];
-    return static_cast<std::size_t>(at);
-  }
-  /// The element for an index of a tensor of these sizes, of which this has each, one for all, or
-  /// one for a group.
-  float at(Four index, const Four& of) const {
-    for (std::size_t d = 0; d < 4; ++d) index[d] = index[d] * sizes[d] / of[d];
-    return elements[place(index)];
-  }
-  float& at(const Four& index) { return elements[place(index)]; }
-
-  float rounded(float x) const {
-    if (type == CUDNN_DATA_HALF) return ferrite::Half(x);
-    if (type == CUDNN_DATA_BFLOAT16) return ferrite::BFloat16(x);
-    return x;
-  }
-};
-
-template <class F>
-void for_each(const Four& sizes, F&& f) {
-  Four i;
-  for (i[0] = 0; i[0] < sizes[0]; ++i[0])
-    for (i[1] = 0; i[1] < sizes[1]; ++i[1])
-      for (i[2] = 0; i[2] < sizes[2]; ++i[2])
-        for (i[3] = 0; i[3] < sizes[3]; ++i[3]) f(i);
 }
 
 class Computation {
@@ -105,8 +64,18 @@ class Computation {
           for_each(y.sizes, [&](const Four& i) { y.at(i) = y.rounded(x.elements[y.place(i)]); });
           break;
         }
-        default:
+        case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+          emulator::cudnn::sums(tensor(o.part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC)),
+                                tensor(o.part(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC)),
+                                tensor(o.part(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC)));
+          break;
+        case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
           pointwise(o);
+          break;
+        default: {
+          const emulator::cudnn::Convolution c(o);
+          c.run(tensor(c.input()), tensor(c.weight()), tensor(c.out()));
+        }
       }
     }
   }
@@ -140,18 +109,6 @@ class Computation {
     return tensors_.emplace(name, std::move(t)).first->second;
   }
 
-  static void set(Tensor& t, const Four& index, float value) {
-    const std::size_t at = t.place(index);
-    t.elements[at] = t.rounded(value);
-    if (t.is_virtual) return;
-    if (t.type == CUDNN_DATA_HALF)
-      static_cast<ferrite::Half*>(t.memory)[at] = value;
-    else if (t.type == CUDNN_DATA_BFLOAT16)
-      static_cast<ferrite::BFloat16*>(t.memory)[at] = value;
-    else
-      static_cast<float*>(t.memory)[at] = value;
-  }
-
   /// What is not virtual is added to: cuDNN's engines add parts of such float32 results.
   static void multiply(const Tensor& a, const Tensor& b, Tensor& c) {
     const bool adds = !c.is_virtual && c.type == CUDNN_DATA_FLOAT;
@@ -160,7 +117,7 @@ class Computation {
       for (std::int64_t k = 0; k < a.sizes[3]; ++k)
         sum += a.at({i[0], i[1], i[2], k}, {c.sizes[0], c.sizes[1], c.sizes[2], a.sizes[3]}) *
                b.at({i[0], i[1], k, i[3]}, {c.sizes[0], c.sizes[1], a.sizes[3], c.sizes[3]});
-      set(c, i, sum);
+      c.set(i, sum);
     });
   }
 
@@ -175,7 +132,7 @@ class Computation {
       float& to = sums.at(i);
       to = adds ? to + value : std::max(to, value);
     });
-    for_each(y.sizes, [&](const Four& i) { set(y, i, sums.at(i)); });
+    for_each(y.sizes, [&](const Four& i) { y.set(i, sums.at(i)); });
   }
 
   void pointwise(const Node& o) {
@@ -193,27 +150,28 @@ class Computation {
       const float left = x.at(i, y.sizes), right = b ? b->at(i, y.sizes) : 0;
       switch (mode) {
         case CUDNN_POINTWISE_IDENTITY:
-          return set(y, i, left);
+          return y.set(i, left);
         case CUDNN_POINTWISE_ADD:
-          return set(y, i, left + right);
+          return y.set(i, left + right);
         case CUDNN_POINTWISE_SUB:
-          return set(y, i, left - right);
+          return y.set(i, left - right);
         case CUDNN_POINTWISE_MUL:
-          return set(y, i, left * right);
+          return y.set(i, left * right);
         case CUDNN_POINTWISE_DIV:
-          return set(y, i, left / right);
+          return y.set(i, left / right);
+        case CUDNN_POINTWISE_RELU_FWD:  // NaN stays
+          return y.set(i, left < 0 ? 0 : left);
         case CUDNN_POINTWISE_EXP:
-          return set(y, i, std::exp(left));
+          return y.set(i, std::exp(left));
         case CUDNN_POINTWISE_LOG:
-          return set(y, i, std::log(left));
+          return y.set(i, std::log(left));
         case CUDNN_POINTWISE_CMP_GE:
-          return set(y, i, left >= right ? 1 : 0);
+          return y.set(i, left >= right ? 1 : 0);
         case CUDNN_POINTWISE_GEN_INDEX:
-          return set(y, i,
-                     static_cast<float>(i.at(
-                         static_cast<std::size_t>(function.value(CUDNN_ATTR_POINTWISE_AXIS)))));
+          return y.set(i, static_cast<float>(i.at(static_cast<std::size_t>(
+                              function.value(CUDNN_ATTR_POINTWISE_AXIS)))));
         case CUDNN_POINTWISE_BINARY_SELECT:
-          return set(y, i, t->at(i, y.sizes) != 0 ? left : right);
+          return y.set(i, t->at(i, y.sizes) != 0 ? left : right);
         default:
           throw std::runtime_error("another pointwise operation");
       }
@@ -225,13 +183,53 @@ class Computation {
   std::map<std::int64_t, Tensor> tensors_;
 };
 
+/// A convolution with statistics has plans for float16 alone, as on a GPU.
 bool is_supported(const Node& graph) {
-  return std::ranges::all_of(graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS), [](const Handle& o) {
-    return o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ||
+  const auto& all = graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  return std::ranges::all_of(all, [](const Handle& o) {
+    return emulator::cudnn::Convolution::is_one(*o) ||
+           o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR ||
            o->type == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR ||
            o->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR ||
-           o->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR;
+           o->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ||
+           (o->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR &&
+            o->part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC).value(CUDNN_ATTR_TENSOR_DATA_TYPE) ==
+                CUDNN_DATA_HALF);
   });
+}
+
+/// The operands in memory of a graph's operations, and the number of its multiplications and
+/// additions in products, as an entry for the ledger.
+emulator::LedgerEntry entry_of(const Node& graph) {
+  emulator::LedgerEntry entry;
+  std::map<std::int64_t, bool> seen;
+  for (const Handle& o : graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    const bool convolves = emulator::cudnn::Convolution::is_one(*o);
+    const emulator::cudnn::Operands operands = emulator::cudnn::operands_of(*o);
+    if (convolves) {
+      const emulator::cudnn::Convolution c(*o);
+      entry.name = c.name();
+      entry.operations += c.operations();
+      if (c.adds()) entry.read += emulator::cudnn::bytes_of(*operands.written.at(0));
+    }
+    for (const Node* t : operands.read)
+      if (seen.emplace(t->value(CUDNN_ATTR_TENSOR_UNIQUE_ID), true).second)
+        entry.read += emulator::cudnn::bytes_of(*t);
+    for (const Node* t : operands.written)
+      if (seen.emplace(t->value(CUDNN_ATTR_TENSOR_UNIQUE_ID), true).second)
+        entry.written += emulator::cudnn::bytes_of(*t);
+  }
+  if (entry.name.empty()) entry.name = "cudnn graph";
+  return entry;
+}
+
+/// Zeros for what the graph computes.
+void clear_results(const Node& graph, const std::map<std::int64_t, void*>& memory) {
+  for (const Handle& o : graph.parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS))
+    for (const Node* t : emulator::cudnn::operands_of(*o).written)
+      if (t->value(CUDNN_ATTR_TENSOR_IS_VIRTUAL) == 0)
+        std::memset(memory.at(t->value(CUDNN_ATTR_TENSOR_UNIQUE_ID)), 0,
+                    emulator::cudnn::bytes_of(*t));
 }
 
 }  // namespace
@@ -243,7 +241,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS" : "CUDNN_STATUS_NOT_SUPPORTED";
 }
 void cudnnGetLastErrorString(char* text, size_t bytes) {
-  std::strncpy(text, "the emulator's cuDNN computes attention alone", bytes - 1);
+  std::strncpy(text, "the emulator's cuDNN has no plan for this graph", bytes - 1);
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   *handle = new cudnnContext;
@@ -341,7 +339,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   const auto run = [](void* data) {
     const Call& c = *static_cast<Call*>(data);
-    Computation(*c.graph, c.memory).run();
+    emulator::enter_library_call(entry_of(*c.graph));
+    if (emulator::libraries_compute())
+      Computation(*c.graph, c.memory).run();
+    else
+      clear_results(*c.graph, c.memory);
   };
   if (cudaLaunchHostFunc(handle->stream, run, call.get()) != cudaSuccess)
     return CUDNN_STATUS_EXECUTION_FAILED;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/ledger.h"
 #include "ferrite/tests/emulator/src/race.h"
 #include "ferrite/tests/emulator/src/report.h"
 #include "ferrite/tests/emulator/src/scheduler.h"
@@ -55,6 +56,7 @@ void async_copy(void* shared, const void* global, std::size_t bytes, std::size_t
   p.copies.push_back(copy);
   ++p.open;
   race_write(shared, bytes, copy.pc);
+  if (ledger_open) ledger_count(global, source_bytes < bytes ? source_bytes : bytes, false);
   if (current_settings.poison) std::memset(shared, 0xff, bytes);
 }
 

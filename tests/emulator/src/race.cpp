@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "ferrite/tests/emulator/src/block_state.h"
+#include "ferrite/tests/emulator/src/ledger.h"
 #include "ferrite/tests/emulator/src/memory.h"
 #include "ferrite/tests/emulator/src/race_shadow.h"
 #include "ferrite/tests/emulator/src/report.h"
@@ -254,7 +255,9 @@ void race_fence() {
 
 void race_access(const void* address, std::size_t bytes, bool write, AccessKind kind,
                  const void* pc) {
-  if (!inside_kernel || !current_settings.races) return;
+  if (!inside_kernel) return;
+  if (ledger_open) ledger_count(address, bytes, write);
+  if (!current_settings.races) return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const bool shared = at - reinterpret_cast<std::uintptr_t>(shared_arena) < kSharedArenaBytes;
   if (!shared && !in_device_range(address)) return;
@@ -281,6 +284,7 @@ void race_access(const void* address, std::size_t bytes, bool write, AccessKind 
 void race_range(const void* address, std::size_t bytes, bool write) {
   // The shadow takes sixteen times the memory: large buffers are recorded only for kernels.
   constexpr std::size_t kMostBytes = 8 << 20;
+  if (ledger_open) ledger_count(address, bytes, write);
   if (!current_settings.races || !in_device_range(address) || bytes == 0 || bytes > kMostBytes)
     return;
   const auto at = reinterpret_cast<std::uintptr_t>(address);

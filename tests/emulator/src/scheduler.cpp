@@ -13,6 +13,7 @@
 #include "ferrite/tests/emulator/src/async_copy.h"
 #include "ferrite/tests/emulator/src/block_state.h"
 #include "ferrite/tests/emulator/src/fiber.h"
+#include "ferrite/tests/emulator/src/ledger.h"
 #include "ferrite/tests/emulator/src/race.h"
 #include "ferrite/tests/emulator/src/report.h"
 #include "ferrite/tests/emulator/src/settings.h"
@@ -194,6 +195,7 @@ cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*),
   const std::uint64_t blocks =
       static_cast<std::uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;
   race_launch_started();
+  ledger_launch(launch);
   const BlockOrder order(blocks);
   for (std::uint64_t i = 0; i < blocks && block.error == cudaSuccess; ++i) run_block(order(i));
   if (block.error != cudaSuccess) abandon_threads();

@@ -68,9 +68,11 @@ Settings from_environment() {
 __attribute__((init_priority(101))) Settings current_settings = from_environment();
 
 namespace {
-std::atomic<bool> cudnn_found{false};
+std::atomic<bool> cudnn_found{false}, computes{true};
 }
 void set_cudnn(bool found) { cudnn_found = found; }
 bool has_cudnn() { return cudnn_found; }
+void set_libraries_compute(bool compute) { computes = compute; }
+bool libraries_compute() { return computes; }
 
 }  // namespace emulator

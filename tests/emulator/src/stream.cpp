@@ -7,6 +7,7 @@
 #include "ferrite/emulator/emulator.h"
 #include "ferrite/tests/emulator/src/graph.h"
 #include "ferrite/tests/emulator/src/host_worker.h"
+#include "ferrite/tests/emulator/src/ledger.h"
 #include "ferrite/tests/emulator/src/race.h"
 #include "ferrite/tests/emulator/src/report.h"
 
@@ -142,6 +143,10 @@ bool run_one(const StreamPtr& stream, Patience patience, HeldLock& lock) {
     lock.lock();
   } else if (const Operation& operation = *task.operation; operation.run) {
     race_work_started(task.id, operation.name, operation.file, operation.line);
+    const Operation::Kind kind = operation.kind;
+    const bool counts = kind == Operation::Kind::kernel || kind == Operation::Kind::copy ||
+                        kind == Operation::Kind::set;
+    ledger_begin(counts ? operation.name : nullptr);
     operation.run();
   }
   finish_task(*stream, before);
@@ -229,6 +234,7 @@ void begin_running_now(CUstream_st& stream, const char* name, const char* file, 
   stream.busy = true;
   stream.runner = std::this_thread::get_id();
   race_work_started(id, name, file, line);
+  ledger_begin(name);
 }
 void end_running_now(CUstream_st& stream) { finish_task(stream, stream.issued - 1); }
 

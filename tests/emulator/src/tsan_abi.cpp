@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ferrite/emulator/warp.h"
+#include "ferrite/tests/emulator/src/ledger.h"
 #include "ferrite/tests/emulator/src/race.h"
 #include "ferrite/tests/emulator/src/report.h"
 #include "ferrite/tests/emulator/src/scheduler.h"
@@ -19,7 +20,7 @@ namespace {
 
 /// As on a GPU, where an access that is not aligned to its size is an error.
 inline void aligned_access(const void* address, std::size_t bytes, bool write, const void* pc) {
-  if (!emulator::current_settings.races) return;
+  if (!emulator::current_settings.races && !emulator::ledger_open) return;
   if (emulator::inside_kernel && reinterpret_cast<std::uintptr_t>(address) % bytes) [[unlikely]]
     emulator::report_misaligned(address, bytes, write, pc);
   race_access(address, bytes, write, AccessKind::plain, pc);

@@ -35,10 +35,14 @@ void set_deferred(bool deferred);
 /// default.
 void set_peer_access(bool possible);
 
-/// Whether Ferrite finds a cuDNN: one that computes attention, if the build had cuDNN's headers.
-/// False by default, so that tests run Ferrite's own kernels.
+/// Whether Ferrite finds a cuDNN: one that computes attention and convolutions, if the build had
+/// cuDNN's headers. False by default, so that tests run Ferrite's own kernels.
 void set_cudnn(bool found);
 bool has_cudnn();
+/// Whether that computes; otherwise its results are zeros, where only the calls matter. True by
+/// default.
+void set_libraries_compute(bool compute);
+bool libraries_compute();
 
 /// The next call of the runtime function `name` ("cudaMalloc") by any thread, after skipping `skip`
 /// calls, fails with `error` and has no effect.
