@@ -32,6 +32,12 @@ FERRITE_KERNEL(conv2d, const View& out, const View& input, const View& weight, c
 FERRITE_KERNEL_OF("conv2d", conv2d_stats, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias,
                   const ConvParams& params);
+/// conv2d_stats(), which may leave each channel's sum and sum of squares in `mean` and `m2`
+/// instead, as stats_of_sums() and batch_norm_train() of kernels/norm.h take them; then it sets
+/// `are_sums` before it returns. Only libraries of CUDA devices do.
+FERRITE_KERNEL_OF("conv2d", conv2d_stats_or_sums, const View& out, const View& mean, const View& m2,
+                  const View& input, const View& weight, const View& bias, const ConvParams& params,
+                  bool* are_sums);
 /// The gradient with respect to the input, from `grad`, the gradient of out. It is also the forward
 /// pass of a transposed convolution, for which a bias [C] is added (null data: none).
 FERRITE_KERNEL(conv2d_data, const View& grad_input, const View& grad, const View& weight,

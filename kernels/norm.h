@@ -51,6 +51,31 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_apply, const ChannelLayout& layout, c
                   const View& in, const View& mean, const View& invstd, const View& weight,
                   const View& bias, const View& residual, NormActivation activation);
 
+/// A batch's statistics: the results of channel_stats(), or, as stats_of_sums() takes them, sums
+/// and sums of squares.
+struct BatchStatistics {
+  View mean, m2;
+  bool are_sums = false;
+};
+/// What training moves; all optional.
+struct RunningStatistics {
+  View mean, var;
+  View batches;  ///< one int64, the number of batches
+  double momentum = 0.1;
+};
+/// The number of int32 zeros by which blocks of batch_norm_backward_reduce() find out which is the
+/// last.
+inline constexpr std::int64_t kNormCounters = 1024;
+
+/// batch_norm_finish() and batch_norm_apply() of a batch in one, which also counts the batch.
+/// `mean` and `invstd` are written; `mean` may be that of `batch` unless these are sums. `counters`
+/// (optional, int32 [kNormCounters]) becomes zeros.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_train, const ChannelLayout& layout, const View& out,
+                  const View& in, const View& mean, const View& invstd,
+                  const BatchStatistics& batch, const RunningStatistics& running, double eps,
+                  const View& weight, const View& bias, const View& residual,
+                  NormActivation activation, const View& counters);
+
 /// How the gradient determines where the ReLU of batch_norm_apply() passes it: where the result is
 /// above 0 or NaN.
 struct ReluMask {
@@ -68,10 +93,12 @@ struct ReluMask {
 /// sum_dy = each channel's sum of dy (the gradient of the bias); sum_dy_xhat = each channel's sum
 /// of dy * (in - mean) * invstd (the gradient of the weight). Either is optional. dy counts as 0
 /// where `mask` blocks it; `passed` (optional, may be dy) receives dy after masking, the gradient
-/// of the residual.
+/// of the residual. `counters` (optional) is that of batch_norm_train(): zeros before and after;
+/// with it, a CUDA device may do with one kernel.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_reduce, const ChannelLayout& layout,
                   const View& sum_dy, const View& sum_dy_xhat, const View& dy, const View& in,
-                  const View& mean, const View& invstd, const ReluMask& mask, const View& passed);
+                  const View& mean, const View& invstd, const ReluMask& mask, const View& passed,
+                  const View& counters);
 
 /// dx = weight * invstd * (dy - sum_dy / n - xhat * sum_dy_xhat / n), n as in batch_norm_finish.
 /// If both sums have no data, the statistics are constants: dx = weight * invstd * dy. dy counts as

@@ -44,8 +44,7 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
   const Tensor out = conv.in_call([&] {
-    const auto result =
-        conv2d_statistics(conv.padded(x), conv.weight, conv.bias, conv.op_options());
+    const auto result = ops::conv2d_sums(conv.padded(x), conv.weight, conv.bias, conv.op_options());
     then.statistics = result.statistics;
     return result.output;
   });

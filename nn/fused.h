@@ -25,7 +25,7 @@ Tensor conv_relu(Conv2d& conv, const Tensor& x);
 Tensor bn_relu(BatchNorm& bn, const Tensor& x);
 
 /// bn(conv(x)), relu(bn(conv(x))) and relu(bn(conv(x)) + residual). In training the convolution
-/// also computes the statistics of the batch (conv2d_statistics).
+/// also computes the statistics of the batch.
 Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual);

@@ -65,8 +65,11 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   // A checkpoint that recomputes a batch must not count it twice.
   if (autograd::is_recomputing()) return batch_norm(input, {}, {}, weight, bias, options);
 
+  if (options_.momentum) {
+    options.batches = num_batches_tracked;
+    return batch_norm(input, running_mean, running_var, weight, bias, options);
+  }
   no_grad([&] { num_batches_tracked.add_(1); });
-  if (options_.momentum) return batch_norm(input, running_mean, running_var, weight, bias, options);
   // The mean over all batches: only the device knows the weight of this batch.
   const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
   Tensor out = batch_norm(input, mean, var, weight, bias, options);

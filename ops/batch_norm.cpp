@@ -5,6 +5,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/norm.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -92,6 +93,11 @@ void check_batch_norm(const BatchNorm& args) {
   FERRITE_CHECK(args.options.training || mean.defined(), ValueError, op,
                 "needs running_mean and running_var unless training = true");
   check_residual(args.options.residual, input, op);
+  const Tensor& batches = args.options.batches;
+  FERRITE_CHECK(!batches.defined() || (batches.numel() == 1 && batches.dtype() == kInt64 &&
+                                       batches.device() == input.device()),
+                ValueError, op, "expected one int64 on {} for the number of batches, got {}",
+                input.device(), batches.describe());
   if (!args.options.statistics.defined()) return;
   for (const Tensor* t : {&args.options.statistics.mean, &args.options.statistics.m2}) {
     FERRITE_CHECK(t->defined(), ValueError, op, "statistics need both mean and m2");
@@ -105,10 +111,11 @@ void check_batch_norm(const BatchNorm& args) {
 /// What is subtracted and multiplied with, of each channel.
 struct Statistics {
   Tensor mean, invstd;
-  Tensor count = {};  ///< [1], values a channel of all parts; undefined where there is one part
+  Tensor counters = {};  ///< for batch_norm_backward_reduce()
+  Tensor count = {};     ///< [1], values a channel of all parts; undefined where there is one part
 };
 
-/// This batch's, or this part's.
+/// This batch's, or this part's; those of a part are mean and M2.
 struct OwnStatistics {
   Tensor packed;  // [2C + 1] where there are other parts: both of these, and room for a count
   ChannelStatistics of_channels;
@@ -127,11 +134,12 @@ OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const Chann
   } else {
     own.of_channels = {empty({channels}, options), empty({channels}, options)};
   }
-  const auto& [mean, m2] = own.of_channels;
+  const Tensor &mean = own.of_channels.mean, &m2 = own.of_channels.m2;
   const Stream stream = current_stream(x.device());
   if (known.defined()) {
     kernels::copy(stream, mean, known.mean);
     kernels::copy(stream, m2, known.m2);
+    if (known.are_sums) kernels::stats_of_sums(stream, mean, m2, layout.count());
   } else {
     kernels::channel_stats(stream, layout, mean, m2, x);
   }
@@ -151,28 +159,58 @@ ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int6
   return whole;
 }
 
-Statistics batch_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
-  BatchParts* const parts = args.options.parts.get();
+void check_count(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
+  const BatchParts* const parts = args.options.parts.get();
   const bool others = parts && !parts->alone();
   FERRITE_CHECK(others || layout.count() != 1, ShapeError, args.op,
                 "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
                 x.describe());
+}
+
+void changed_by_training(const BatchNorm& args) {
+  for (const Tensor* t : {&args.running_mean, &args.running_var, &args.options.batches})
+    if (t->defined()) autograd::changed_inplace(*t, args.op);
+}
+
+/// Those of all parts.
+Statistics statistics_of_parts(const BatchNorm& args, const Tensor& x,
+                               const ChannelLayout& layout) {
   const NoGradGuard guard;
+  const Stream stream = current_stream(x.device());
   const OwnStatistics own = own_statistics(args, x, layout);
-  ChannelStatistics whole = own.of_channels;
-  Statistics s{whole.mean, empty_like(whole.mean)};
-  if (parts) {
-    s.count = empty({1}, {.dtype = whole.mean.dtype(), .device = x.device()});
-    whole = combine(*parts, own, layout.count(), s.count);
-    s.mean = whole.mean;
-  }
-  kernels::batch_norm_finish(current_stream(x.device()), s.invstd, optional(args.running_mean),
-                             optional(args.running_var), s.mean, whole.m2, optional(s.count),
-                             layout.count(), args.options.momentum, args.options.eps);
-  if (args.running_mean.defined()) {
-    autograd::changed_inplace(args.running_mean, args.op);
-    autograd::changed_inplace(args.running_var, args.op);
-  }
+  const Tensor count = empty({1}, {.dtype = own.packed.dtype(), .device = x.device()});
+  const ChannelStatistics whole = combine(*args.options.parts, own, layout.count(), count);
+  const Statistics s{whole.mean, empty_like(whole.mean), {}, count};
+  kernels::batch_norm_finish(stream, s.invstd, optional(args.running_mean),
+                             optional(args.running_var), s.mean, whole.m2, count, layout.count(),
+                             args.options.momentum, args.options.eps);
+  if (const Tensor& batches = args.options.batches; batches.defined())
+    kernels::binary(stream, kernels::BinaryOp::add, batches, batches, Scalar(1));
+  changed_by_training(args);
+  return s;
+}
+
+/// The operands of the affine step and what follows it, as kernels take them.
+struct Affine {
+  View out, x, weight, bias, residual;
+  NormActivation activation;
+};
+
+/// Normalises by the statistics of a batch without other parts, and returns them.
+Statistics normalize_batch(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout,
+                           const Affine& to, bool for_backward) {
+  const NoGradGuard guard;
+  const ChannelStatistics of = own_statistics(args, x, layout).of_channels;
+  Statistics s{of.are_sums ? empty_like(of.mean) : of.mean, empty_like(of.mean)};
+  if (for_backward && x.device().is_cuda())
+    s.counters = empty({kernels::kNormCounters}, {.dtype = kInt32, .device = x.device()});
+  kernels::batch_norm_train(current_stream(x.device()), layout, to.out, to.x, s.mean, s.invstd,
+                            {of.mean, of.m2, of.are_sums},
+                            {optional(args.running_mean), optional(args.running_var),
+                             optional(args.options.batches), args.options.momentum},
+                            args.options.eps, to.weight, to.bias, to.residual, to.activation,
+                            optional(s.counters));
+  changed_by_training(args);
   return s;
 }
 
@@ -215,7 +253,8 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
     passed = last_use || !dy.is_same(grad) ? dy : empty_like(x);
   if (sum_dy.defined() || sum_dy_xhat.defined() || passed.defined())
     kernels::batch_norm_backward_reduce(stream, layout, optional(sum_dy), optional(sum_dy_xhat), dy,
-                                        x, s.mean, s.invstd, mask, optional(passed));
+                                        x, s.mean, s.invstd, mask, optional(passed),
+                                        optional(s.counters));
   if (passed.defined()) {
     dy = passed;
     mask.from = ReluMask::From::nothing;
@@ -244,22 +283,34 @@ Tensor batch_norm(const BatchNorm& args) {
   const Tensor x = dense(input, input.dtype(), channels.format);
   const Tensor added = dense(residual, input.dtype(), channels.format);
   const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
-  const Statistics s =
-      options.training ? batch_statistics(args, x, channels.layout) : running_statistics(args, x);
   Tensor out =
       empty(input.shape(),
             {.dtype = input.dtype(), .device = input.device(), .memory_format = channels.format});
-  kernels::batch_norm_apply(current_stream(x.device()), channels.layout, out, x, s.mean, s.invstd,
-                            optional(w), optional(b), optional(added),
-                            relu ? NormActivation::relu : NormActivation::none);
-  if (!recording(input, weight, bias, residual)) return out;
+  const bool records = recording(input, weight, bias, residual);
+  const Affine to{out,
+                  x,
+                  optional(w),
+                  optional(b),
+                  optional(added),
+                  relu ? NormActivation::relu : NormActivation::none};
+  Statistics s;
+  if (options.training) check_count(args, x, channels.layout);
+  if (options.training && !options.parts) {
+    s = normalize_batch(args, x, channels.layout, to, records);
+  } else {
+    s = options.training ? statistics_of_parts(args, x, channels.layout)
+                         : running_statistics(args, x);
+    kernels::batch_norm_apply(current_stream(x.device()), channels.layout, to.out, to.x, s.mean,
+                              s.invstd, to.weight, to.bias, to.residual, to.activation);
+  }
+  if (!records) return out;
 
   const ReluMask::From from = !relu                ? ReluMask::From::nothing
                               : residual.defined() ? ReluMask::From::output
                                                    : ReluMask::From::input;
   auto backward = [input = Saved(input), weight = Saved(weight), mean = Saved(s.mean),
-                   invstd = s.invstd, count = s.count, parts = options.parts, channels, from,
-                   bias = from == ReluMask::From::input ? Saved(bias) : Saved(),
+                   invstd = s.invstd, counters = s.counters, count = s.count, parts = options.parts,
+                   channels, from, bias = from == ReluMask::From::input ? Saved(bias) : Saved(),
                    kept_out = from == ReluMask::From::output ? Saved::output(out) : Saved(),
                    training = options.training, eps = options.eps, dtype,
                    weight_dtype = weight.defined() ? weight.dtype() : dtype,
@@ -282,7 +333,8 @@ Tensor batch_norm(const BatchNorm& args) {
       const ReluMask mask{
           .from = from, .weight = optional(w), .bias = optional(b), .out = optional(out)};
       g = batch_norm_backward(channels, grad, dense(x, x.dtype(), channels.format), w,
-                              {mean.get(), invstd, count}, training, parts.get(), mask, needs);
+                              {mean.get(), invstd, counters, count}, training, parts.get(), mask,
+                              needs);
     }
     g[1] = as_dtype(g[1], weight_dtype);
     g[2] = as_dtype(g[2], bias_dtype);

@@ -13,6 +13,8 @@ namespace ferrite {
 /// accounts for their dependence on the input.
 struct ChannelStatistics {
   Tensor mean, m2;
+  /// They are each channel's sum and sum of squares instead (conv2d_sums).
+  bool are_sums = false;
   bool defined() const { return mean.defined(); }
 };
 

@@ -79,9 +79,14 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
   if (statistics) {
     const TensorOptions options{.dtype = out.dtype() == kFloat64 ? kFloat64 : kFloat32,
                                 .device = out.device()};
+    const bool takes_sums = statistics->are_sums;
     *statistics = {empty({out.size(1)}, options), empty({out.size(1)}, options)};
-    kernels::conv2d_stats(stream, out, statistics->mean, statistics->m2, input, weight,
-                          view_of(bias), params);
+    if (takes_sums)
+      kernels::conv2d_stats_or_sums(stream, out, statistics->mean, statistics->m2, input, weight,
+                                    view_of(bias), params, &statistics->are_sums);
+    else
+      kernels::conv2d_stats(stream, out, statistics->mean, statistics->m2, input, weight,
+                            view_of(bias), params);
   } else {
     kernels::conv2d(stream, out, input, weight, view_of(bias), params);
   }
@@ -293,14 +298,29 @@ Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
   return convolve2d(input, weight, bias, o, "conv2d_relu", Activation::relu);
 }
 
-ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                 const Conv2dFuncOptions& o) {
+namespace {
+
+ConvStatistics with_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                               const Conv2dFuncOptions& o, bool takes_sums) {
   constexpr const char* op = "conv2d_statistics";
   FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
                 "expected an input [N, C, H, W], got {}", input.shape());
   ConvStatistics result;
+  result.statistics.are_sums = takes_sums;
   result.output = convolve2d(input, weight, bias, o, op, Activation::none, &result.statistics);
   return result;
+}
+
+}  // namespace
+
+ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                 const Conv2dFuncOptions& o) {
+  return with_statistics(input, weight, bias, o, false);
+}
+
+ConvStatistics ops::conv2d_sums(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                const Conv2dFuncOptions& o) {
+  return with_statistics(input, weight, bias, o, true);
 }
 
 // ---- conv_transpose2d

@@ -76,6 +76,14 @@ struct ConvStatistics {
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                                  const Conv2dFuncOptions& options = {});
 
+namespace ops {
+
+/// conv2d_statistics(), whose statistics may be sums (ChannelStatistics::are_sums): for batch_norm.
+ConvStatistics conv2d_sums(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           const Conv2dFuncOptions& options);
+
+}  // namespace ops
+
 struct Conv1dFuncOptions {
   std::int64_t stride = 1;
   Padding1d padding = 0;

@@ -24,6 +24,8 @@ struct BatchNormFuncOptions {
   bool relu = false;  ///< whether a ReLU follows
   /// Those of the input, where they are known (conv2d_statistics): training need not compute them.
   ChannelStatistics statistics = {};
+  /// One int64, the number of batches so far, to which training adds one.
+  Tensor batches = {};
   /// Where given, the input is one part of the batch, perhaps an empty one, and training uses the
   /// statistics of all parts together. The gradients of weight and bias are this part's share.
   std::shared_ptr<BatchParts> parts = {};

@@ -90,12 +90,10 @@ void add_batch_norm(std::vector<Op>& ops) {
                    const BatchNorm b(s, device);
                    return Run{[b](const Stream& stream) {
                                 kernels::channel_stats(stream, b.layout, b.mean, b.m2, b.x);
-                                kernels::batch_norm_finish(stream, b.invstd, b.running_mean,
-                                                           b.running_var, b.mean, b.m2, {},
-                                                           b.layout.count(), 0.1, 1e-5);
-                                kernels::batch_norm_apply(stream, b.layout, b.y, b.x, b.mean,
-                                                          b.invstd, b.weight, b.bias, {},
-                                                          kernels::NormActivation::none);
+                                kernels::batch_norm_train(
+                                    stream, b.layout, b.y, b.x, b.mean, b.invstd, {b.mean, b.m2},
+                                    {b.running_mean, b.running_var}, 1e-5, b.weight, b.bias, {},
+                                    kernels::NormActivation::none, {});
                               },
                               3 * bytes(b.x)};
                  }});
@@ -105,7 +103,7 @@ void add_batch_norm(std::vector<Op>& ops) {
                    return Run{[b](const Stream& stream) {
                                 kernels::batch_norm_backward_reduce(stream, b.layout, b.sum_dy,
                                                                     b.sum_dy_xhat, b.grad, b.x,
-                                                                    b.mean, b.invstd, {}, {});
+                                                                    b.mean, b.invstd, {}, {}, {});
                                 kernels::batch_norm_backward_apply(
                                     stream, b.layout, b.y, b.grad, b.x, b.mean, b.invstd, b.weight,
                                     b.sum_dy, b.sum_dy_xhat, {}, b.layout.count(), {});

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 
 #include "ferrite/kernels/cpu/channel_loops.h"
 #include "ferrite/kernels/norm.h"
@@ -248,10 +249,31 @@ void batch_norm_apply(const ChannelLayout& layout, const View& out, const View& 
   });
 }
 
+void batch_norm_train(const ChannelLayout& layout, const View& out, const View& in,
+                      const View& mean, const View& invstd, const BatchStatistics& batch,
+                      const RunningStatistics& running, double eps, const View& weight,
+                      const View& bias, const View& residual, NormActivation activation,
+                      const View& counters) {
+  const std::size_t bytes = index(mean.numel) * itemsize(mean.dtype);
+  if (bytes > 0 && mean.data != batch.mean.data) std::memcpy(mean.data, batch.mean.data, bytes);
+  View m2 = batch.m2;
+  std::vector<double> own(batch.are_sums ? bytes / sizeof(double) + 1 : 0);
+  if (batch.are_sums && bytes > 0) {
+    m2.data = own.data();
+    std::memcpy(m2.data, batch.m2.data, bytes);
+    stats_of_sums(mean, m2, layout.count());
+  }
+  batch_norm_finish(invstd, running.mean, running.var, mean, m2, View(), layout.count(),
+                    running.momentum, eps);
+  if (running.batches.data) ++*running.batches.as<std::int64_t>();
+  if (counters.data) std::memset(counters.data, 0, index(counters.numel) * sizeof(std::int32_t));
+  batch_norm_apply(layout, out, in, mean, invstd, weight, bias, residual, activation);
+}
+
 void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
                                 const View& sum_dy_xhat, const View& dy, const View& in,
                                 const View& mean, const View& invstd, const ReluMask& mask,
-                                const View& passed) {
+                                const View& passed, const View&) {
   dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
     const T* g = dy.as<T>();

@@ -1,3 +1,4 @@
+#include "ferrite/kernels/cuda/batch_norm_finish.cuh"
 #include "ferrite/kernels/cuda/channel_reduce.cuh"
 #include "ferrite/kernels/cuda/relu_mask.cuh"
 #include "ferrite/kernels/norm.h"
@@ -212,11 +213,7 @@ template <class S>
 __global__ void of_sums(std::int64_t channels, double count, S* mean, S* m2) {
   const std::int64_t c = thread_channel();
   if (c >= channels) return;
-  const double sum = static_cast<double>(mean[c]);
-  const double average = count > 0 ? sum / count : 0;
-  const double deviations = static_cast<double>(m2[c]) - sum * average;
-  mean[c] = static_cast<S>(average);
-  m2[c] = static_cast<S>(deviations < 0 ? 0 : deviations);  // NaN stays
+  to_moments(count, mean[c], m2[c]);
 }
 
 /// A statistic of each part, with any stride between parts.
@@ -255,32 +252,10 @@ __global__ void combine(std::int64_t channels, std::int64_t parts, Parts<S> mean
   m2[c] = static_cast<S>(squares);
 }
 
-/// A running statistic, of any stride.
-template <class R>
-struct Running {
-  R* data;
-  std::int64_t stride;
-
-  __device__ void move(std::int64_t c, double momentum, double to) const {
-    R& r = data[c * stride];
-    r = static_cast<R>(static_cast<Compute<R>>(
-        (1 - momentum) * static_cast<double>(static_cast<Compute<R>>(r)) + momentum * to));
-  }
-};
-
 template <class S, class R>
-__global__ void finish(std::int64_t channels, const S* mean, const S* m2, const S* count, double n,
-                       double momentum, double eps, S* invstd, Running<R> running_mean,
-                       Running<R> running_var) {
+__global__ void finish(std::int64_t channels, Finish<S, R> of_channel, S* invstd) {
   const std::int64_t c = thread_channel();
-  if (c >= channels) return;
-  const double values = count != nullptr ? static_cast<double>(*count) : n;
-  const double squares = static_cast<double>(m2[c]);
-  const double var = values > 0 ? squares / values : 0;
-  invstd[c] = static_cast<S>(1 / sqrt(var + eps));
-  if (running_mean.data == nullptr || values <= 1) return;
-  running_mean.move(c, momentum, static_cast<double>(mean[c]));
-  running_var.move(c, momentum, squares / (values - 1));
+  if (c < channels) invstd[c] = of_channel(c, true).invstd;
 }
 
 template <class S>
@@ -311,7 +286,7 @@ void channel_stats(const Stream& stream, const ChannelLayout& layout, const View
 void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layout,
                                 const View& sum_dy, const View& sum_dy_xhat, const View& dy,
                                 const View& in, const View& mean, const View& invstd,
-                                const ReluMask& mask, const View& passed) {
+                                const ReluMask& mask, const View& passed, const View& counters) {
   dispatch_floating(dy.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
     constexpr int kPack = pack_size<T>();
@@ -332,9 +307,14 @@ void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layou
       merge_sums(stream, "batch_norm_backward_merge", partials, layout.channels, sum_dy.as<S>(),
                  sum_dy_xhat.as<S>(), sums.invstd);
     };
+    const Merged<S> merged{.first = sum_dy.as<S>(),
+                           .second = sum_dy_xhat.as<S>(),
+                           .factor = sums.invstd,
+                           .counters = counters.as<std::int32_t>(),
+                           .counters_size = counters.data ? counters.numel : 0};
     reduce_channels<GradientSums<T>, kPack>(
         stream, "batch_norm_backward_reduce", sums, layout, aligned,
-        params_aligned(sums.mean, sums.invstd, sums.weight, sums.bias), merge);
+        params_aligned(sums.mean, sums.invstd, sums.weight, sums.bias), merge, merged);
   });
 }
 
@@ -362,13 +342,17 @@ void batch_norm_finish(const Stream& stream, const View& invstd, const View& run
   dispatch_types<float, double>(mean.dtype, "batch_norm", [&]<class S>() {
     const DType running = running_mean.data ? running_mean.dtype : dtype_of<S>;
     dispatch_floating(running, "batch_norm", [&]<class R>() {
-      const auto strided = [](const View& v) {
-        return Running<R>{v.as<R>(), v.data ? v.strides[0] : 0};
-      };
+      const Finish<S, R> of_channel{.mean = mean.as<S>(),
+                                    .m2 = m2.as<S>(),
+                                    .are_sums = false,
+                                    .count = count.as<S>(),
+                                    .n = static_cast<double>(n),
+                                    .momentum = momentum,
+                                    .eps = eps,
+                                    .running_mean = Running<R>(running_mean),
+                                    .running_var = Running<R>(running_var)};
       launch({"batch_norm_finish", stream, blocks_for(mean.numel, kFewThreads), kFewThreads},
-             finish<S, R>, mean.numel, mean.as<S>(), m2.as<S>(), count.as<S>(),
-             static_cast<double>(n), momentum, eps, invstd.as<S>(), strided(running_mean),
-             strided(running_var));
+             finish<S, R>, mean.numel, of_channel, invstd.as<S>());
     });
   });
 }

@@ -49,6 +49,19 @@ struct Partials {
   }
 };
 
+/// Where the first stage of plain sums is to merge its partial results itself, and what it needs
+/// for that; merge_sums() says what the results are.
+template <class S>
+struct Merged {
+  S *first = nullptr, *second = nullptr;
+  const S* factor = nullptr;
+  std::int32_t* counters = nullptr;  // zeros, before and after
+  std::int64_t counters_size = 0;
+  double* groups = nullptr;  // set by reduce_columns() if it does merge: [2, groups, columns]
+};
+/// Pieces of which one block adds up the partial results.
+inline constexpr unsigned kMergeGroup = 32;
+
 /// The State of two plain sums.
 template <class S, int W>
 struct SumsState {
@@ -93,9 +106,85 @@ __device__ __forceinline__ void add_some(const R& r, State& state, const Params&
   }
 }
 
+/// Adds up `rows` rows of doubles or floats, of which a block has `n` columns, up to kTileThreads:
+/// from(k, row, column) is what a thread adds; put(k, column, sum) receives the sums. The order
+/// depends on `rows` and `n` alone.
+template <class From, class Put>
+__device__ void sum_rows(std::int64_t rows, unsigned n, const From& from, const Put& put) {
+  FERRITE_SHARED(shared, double[2][kTileThreads]);
+  const unsigned slices = kTileThreads / n, slice = threadIdx.x / n, column = threadIdx.x % n;
+  double sums[2] = {};
+  if (slice < slices)
+    for (std::int64_t row = slice; row < rows; row += slices)
+      for (int k = 0; k < 2; ++k) sums[k] += from(k, row, column);
+  __syncthreads();  // an earlier call's reads
+  for (int k = 0; k < 2; ++k) shared[k][threadIdx.x] = sums[k];
+  __syncthreads();
+  if (slice != 0) return;
+  for (int k = 0; k < 2; ++k) {
+    double sum = 0;
+    for (unsigned other = 0; other < slices; ++other) sum += shared[k][other * n + column];
+    put(k, column, sum);
+  }
+}
+
+/// Whether all but this one of `blocks` blocks have come here with this counter, which is left at
+/// 0: then it sees what they wrote before.
+__device__ inline bool is_last(std::int32_t* counter, unsigned blocks) {
+  FERRITE_SHARED(last, bool);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1) == static_cast<std::int32_t>(blocks) - 1;
+    if (last) atomicExch(counter, 0);
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+/// The second stage inside the first: the last block of each group of pieces adds up the group's
+/// partial results, and the last of these blocks the groups'.
+template <class S>
+__device__ void merge_in_place(const Tiles& tiles, unsigned across, unsigned piece, int pack,
+                               const S* partial, const Merged<S>& to) {
+  const std::int64_t columns = tiles.packs * pack,
+                     first = std::int64_t{across} * tiles.width * pack;
+  const auto n = static_cast<unsigned>(min(columns - first, std::int64_t{tiles.width} * pack));
+  const unsigned group = piece / kMergeGroup, groups = (tiles.down + kMergeGroup - 1) / kMergeGroup;
+  const unsigned begin = group * kMergeGroup, some = min(tiles.down - begin, kMergeGroup);
+  std::int32_t* const counters = to.counters + across * (groups + 1);
+  if (!is_last(counters + group, some)) return;
+  sum_rows(
+      some, n,
+      [&](int k, std::int64_t row, unsigned column) {
+        return static_cast<double>(
+            partial[(std::int64_t{k} * tiles.down + begin + row) * columns + first + column]);
+      },
+      [&](int k, unsigned column, double sum) {
+        to.groups[(std::int64_t{k} * groups + group) * columns + first + column] = sum;
+      });
+  if (!is_last(counters + groups, groups)) return;
+  sum_rows(
+      groups, n,
+      [&](int k, std::int64_t row, unsigned column) {
+        return to.groups[(std::int64_t{k} * groups + row) * columns + first + column];
+      },
+      [&](int k, unsigned column, double sum) {
+        const std::int64_t channel = first + column;
+        if (k == 0) {
+          if (to.first != nullptr) to.first[channel] = static_cast<S>(sum);
+        } else if (to.second != nullptr) {
+          if (to.factor != nullptr) sum *= static_cast<double>(to.factor[channel]);
+          to.second[channel] = static_cast<S>(sum);
+        }
+      });
+}
+
 template <class R, int V>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
-    reduce_columns(R r, Tiles tiles, ChannelOf channel, typename R::Scalar* partial) {
+    reduce_columns(R r, Tiles tiles, ChannelOf channel, typename R::Scalar* partial,
+                   Merged<typename R::Scalar> merged) {
   using S = typename R::Scalar;
   using State = typename R::template State<V>;
   constexpr int kWords = sizeof(State) / sizeof(S);
@@ -147,13 +236,16 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
     }
     rows = half;
   }
-  if (down != 0 || pack >= tiles.packs) return;
+  if (down == 0 && pack < tiles.packs) {
 #pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    S* const to = partial + (static_cast<std::int64_t>(k) * tiles.down + piece) * columns + column;
+    for (int k = 0; k < 2; ++k) {
+      S* const to =
+          partial + (static_cast<std::int64_t>(k) * tiles.down + piece) * columns + column;
 #pragma unroll
-    for (int i = 0; i < V; ++i) to[i] = state.result(k, i);
+      for (int i = 0; i < V; ++i) to[i] = state.result(k, i);
+    }
   }
+  if (merged.groups != nullptr) merge_in_place(tiles, across, piece, V, partial, merged);
 }
 
 /// The partition of one channel's packs, and the iteration over them.
@@ -207,10 +299,12 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
 
 }  // namespace detail
 
-/// The first stage by columns; then finish(Partials), which launches the second.
+/// The first stage by columns; then finish(Partials), which launches the second, unless the first
+/// has merged.
 template <class R, int V, class Finish>
 void reduce_columns(const Stream& stream, const char* name, const R& r, const ChannelMatrix& m,
-                    const ChannelLayout& layout, bool params_aligned, const Finish& finish) {
+                    const ChannelLayout& layout, bool params_aligned, const Finish& finish,
+                    Merged<typename R::Scalar> merged) {
   using S = typename R::Scalar;
   Tiles tiles(m, kWarp);
   // Pieces are long enough for few partial results, and short enough for many blocks.
@@ -218,9 +312,17 @@ void reduce_columns(const Stream& stream, const char* name, const R& r, const Ch
   tiles.cut(std::clamp<std::int64_t>(per_thread / kTileUnroll * kTileUnroll, kTileUnroll,
                                      8 * kTileUnroll));
   const std::int64_t pieces = tiles.down;
-  const Workspace memory(stream, 2 * static_cast<std::size_t>(pieces * m.columns) * sizeof(S));
+  const std::int64_t groups = blocks_for(pieces, kMergeGroup);
+  const bool merges =
+      layout.inner == 1 && m.joined == 1 && tiles.across * (groups + 1) <= merged.counters_size;
+  // Doubles come first, for their alignment.
+  const auto group_bytes =
+      merges ? 2 * static_cast<std::size_t>(groups * m.columns) * sizeof(double) : 0;
+  const Workspace memory(
+      stream, group_bytes + 2 * static_cast<std::size_t>(pieces * m.columns) * sizeof(S));
+  if (merges) merged.groups = memory.as<double>();
   const Partials<S> partials{
-      .data = memory.as<S>(),
+      .data = reinterpret_cast<S*>(memory.as<char>() + group_bytes),
       .pieces = pieces,
       .columns = m.columns,
       .per_channel = Divisor(static_cast<std::uint32_t>(m.joined * layout.inner)),
@@ -229,8 +331,8 @@ void reduce_columns(const Stream& stream, const char* name, const R& r, const Ch
       .full = static_cast<double>(tiles.rows_per_block),
       .last = static_cast<double>(m.rows - (pieces - 1) * tiles.rows_per_block)};
   launch({name, stream, tiles.blocks(), kTileThreads}, detail::reduce_columns<R, V>, r, tiles,
-         channel_of(layout, m, params_aligned), partials.data);
-  finish(partials);
+         channel_of(layout, m, params_aligned), partials.data, merged);
+  if (!merges) finish(partials);
 }
 
 /// The same by rows.
@@ -266,11 +368,12 @@ void reduce_runs(const Stream& stream, const char* name, const R& r, const Chann
   finish(partials);
 }
 
-/// The first stage in the form that suits the layout; an empty input has no partial results.
+/// The first stage in the form that suits the layout, with the second where `merged` and the layout
+/// allow it; an empty input has no partial results.
 template <class R, int V, class Finish>
 void reduce_channels(const Stream& stream, const char* name, const R& r,
                      const ChannelLayout& layout, bool aligned, bool params_aligned,
-                     const Finish& finish) {
+                     const Finish& finish, const Merged<typename R::Scalar>& merged = {}) {
   if (layout.channels == 0) return;
   if (layout.count() == 0) return finish(Partials<typename R::Scalar>());
   const ChannelMatrix m = channel_matrix(layout, R::kItemsize, V, aligned, 8);
@@ -278,8 +381,9 @@ void reduce_channels(const Stream& stream, const char* name, const R& r,
   if (m.by_rows)
     return m.pack == V ? reduce_runs<R, V>(stream, name, r, m, layout, finish)
                        : reduce_runs<R, 1>(stream, name, r, m, layout, finish);
-  return m.pack == V ? reduce_columns<R, V>(stream, name, r, m, layout, params_aligned, finish)
-                     : reduce_columns<R, 1>(stream, name, r, m, layout, params_aligned, finish);
+  return m.pack == V
+             ? reduce_columns<R, V>(stream, name, r, m, layout, params_aligned, finish, merged)
+             : reduce_columns<R, 1>(stream, name, r, m, layout, params_aligned, finish, merged);
 }
 
 // ---- The second stage

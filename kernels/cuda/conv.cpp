@@ -9,6 +9,7 @@
 #include "ferrite/kernels/cuda/native.h"
 #include "ferrite/kernels/cuda/vendor/cudnn.h"
 #include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cuda {
@@ -22,15 +23,21 @@ void conv2d(const Stream& stream, const View& out, const View& input, const View
     return cuda::add_channels(stream, out, bias, params.activation);
   native::conv2d(stream, out, input, weight, bias, params);
 }
+void conv2d_stats_or_sums(const Stream& stream, const View& out, const View& mean, const View& m2,
+                          const View& input, const View& weight, const View& bias,
+                          const ConvParams& params, bool* are_sums) {
+  const bool plain = !bias.data && params.activation == Activation::none;
+  *are_sums = plain && vendor::conv2d_sums(stream, out, mean, m2, input, weight, params);
+  if (*are_sums) return;
+  cuda::conv2d(stream, out, input, weight, bias, params);
+  cuda::channel_stats(stream, channel_layout(out), mean, m2, out);
+}
 void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias,
                   const ConvParams& params) {
-  const ChannelLayout layout = channel_layout(out);
-  const bool plain = !bias.data && params.activation == Activation::none;
-  if (plain && vendor::conv2d_sums(stream, out, mean, m2, input, weight, params))
-    return cuda::stats_of_sums(stream, mean, m2, layout.count());
-  cuda::conv2d(stream, out, input, weight, bias, params);
-  cuda::channel_stats(stream, layout, mean, m2, out);
+  bool are_sums = false;
+  cuda::conv2d_stats_or_sums(stream, out, mean, m2, input, weight, bias, params, &are_sums);
+  if (are_sums) cuda::stats_of_sums(stream, mean, m2, channel_layout(out).count());
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {

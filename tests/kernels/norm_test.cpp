@@ -238,6 +238,58 @@ TEST_CASE("batch_norm_apply in place; NaN and infinities pass a ReLU as they are
   });
 }
 
+TEST_CASE("batch_norm_train, and the sums of its gradient by blocks that count") {
+  kit::for_each_case("batch_norm_train", 120, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c), of = statistics(dtype);
+    const DType running = c.coin() ? of : c.pick({kFloat32, kFloat16, kFloat64});
+    ChannelLayout layout = draw_layout(c);
+    if (c.integer(0, 5) == 0)  // more pieces than a group of them, and tiles side by side
+      layout = {.outer = c.integer(9000, 12000), .channels = c.pick({8, 24, 272}), .inner = 1};
+    if (layout.count() < 2) layout.outer = 2;
+    const bool sums = c.coin(), tracked = c.coin(), relu = c.coin();
+    const auto n = static_cast<double>(layout.count());
+    const Operand in = c.input(shape_of(layout), dtype, {.low = -1, .high = 3});
+    const Operand dy = c.input(shape_of(layout), dtype);
+    const Operand first = c.input({layout.channels}, of, {.low = 0.5, .high = 1});
+    const Operand second = c.input({layout.channels}, of, {.low = 2 * n, .high = 3 * n});
+    const Operand residual = c.coin() ? c.input(shape_of(layout), dtype) : Operand();
+    const Operand weight = optional_parameter(c, layout, dtype);
+    const Operand bias = optional_parameter(c, layout, dtype);
+    const kit::OperandOptions gaps{.layout = kit::Layout::gaps, .low = 0, .high = 2};
+    const Operand running_mean = tracked ? c.inout({layout.channels}, running, gaps) : Operand();
+    const Operand running_var = tracked ? c.inout({layout.channels}, running, gaps) : Operand();
+    const Operand batches = tracked ? c.inout({1}, kInt64) : Operand();
+    const Operand counters = c.coin() ? c.output({kernels::kNormCounters}, kInt32) : Operand();
+    const Operand out = c.output(shape_of(layout), dtype);
+    const Operand mean = c.output({layout.channels}, of), invstd = c.output({layout.channels}, of);
+    const Operand sum_dy = c.output({layout.channels}, of);
+    const Operand sum_dy_xhat = c.output({layout.channels}, of);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::batch_norm_train(
+          stream, layout, at(out), at(in), at(mean), at(invstd), {at(first), at(second), sums},
+          {at(running_mean), at(running_var), at(batches), 0.1}, 1e-5, at(weight), at(bias),
+          at(residual), relu ? NormActivation::relu : NormActivation::none, at(counters));
+      kernels::batch_norm_backward_reduce(stream, layout, at(sum_dy), at(sum_dy_xhat), at(dy),
+                                          at(in), at(mean), at(invstd), {}, {}, at(counters));
+    });
+    const double scale = 1 + std::sqrt(n);
+    c.check(mean, tolerance(of, 1));
+    c.check(invstd, tolerance(of, 1));
+    c.check(out, tolerance(dtype, 8));
+    c.check(sum_dy, tolerance(of, scale));
+    c.check(sum_dy_xhat, tolerance(of, 4 * scale));
+    if (counters.number >= 0)
+      c.check_values(counters, std::vector<double>(kernels::kNormCounters, 0));
+    if (!tracked) return;
+    kit::Tolerance moved = tolerance(running, 1);
+    moved.rtol = std::max(moved.rtol, test::rounding_of(of));
+    moved.atol = std::max(moved.atol, tolerance(of, 1).atol);
+    c.check(running_mean, moved);
+    c.check(running_var, moved);
+    c.check(batches);
+  });
+}
+
 TEST_CASE("batch_norm_backward_reduce") {
   kit::for_each_case("batch_norm_backward_reduce", 120, [](KernelCase& c) {
     const DType dtype = draw_dtype(c);
@@ -259,7 +311,7 @@ TEST_CASE("batch_norm_backward_reduce") {
                           .bias = {},
                           .out = at(out)};
       kernels::batch_norm_backward_reduce(stream, layout, at(sum_dy), at(sum_dy_xhat), at(dy),
-                                          at(in), at(mean), at(invstd), mask, at(passed));
+                                          at(in), at(mean), at(invstd), mask, at(passed), {});
     });
     const double scale = 1 + std::sqrt(static_cast<double>(layout.count()));
     if (wants_dy) c.check(sum_dy, tolerance(statistics(dtype), scale));
@@ -322,13 +374,13 @@ TEST_CASE("a ReLU mask computed from the input is that of the output, bit for bi
       kernels::batch_norm_apply(stream, layout, at(out), at(in), at(mean), at(invstd), at(weight),
                                 at(bias), View(), NormActivation::relu);
       kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums), at(dy), at(in),
-                                          at(mean), at(invstd), mask, at(passed));
+                                          at(mean), at(invstd), mask, at(passed), {});
       kernels::batch_norm_backward_apply(stream, layout, at(dx), at(dy), at(in), at(mean),
                                          at(invstd), at(weight), View(), View(), View(),
                                          layout.count(), mask);
       // The same for the values that passed the ReLU.
       kernels::batch_norm_backward_reduce(stream, layout, View(), at(sums_passed), at(passed),
-                                          at(in), at(mean), at(invstd), {}, {});
+                                          at(in), at(mean), at(invstd), {}, {}, {});
       kernels::batch_norm_backward_apply(stream, layout, at(dx_passed), at(passed), at(in),
                                          at(mean), at(invstd), at(weight), View(), View(), View(),
                                          layout.count(), {});

@@ -93,6 +93,11 @@ void conv2d_stats(const View& out, const View& mean, const View& m2, const View&
   channel_stats(channel_layout(out), mean, m2, out);
 }
 
+void conv2d_stats_or_sums(const View& out, const View& mean, const View& m2, const View& input,
+                          const View& weight, const View& bias, const ConvParams& params, bool*) {
+  conv2d_stats(out, mean, m2, input, weight, bias, params);
+}
+
 void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
                  const ConvParams& params) {
   if (grad_input.numel > 0) run_conv({ConvPass::data, grad_input, weight, grad, bias, params});
