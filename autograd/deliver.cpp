@@ -55,6 +55,17 @@ State* Pass::deliver(const Edge& edge, Tensor grad, const Stream& from, bool fro
   return &state;
 }
 
+Tensor Pass::take_partial(const Node& node, std::size_t input) {
+  if (create_graph_ || input >= node.edges.size() || !node.edges[input].node) return {};
+  const std::unique_lock lock = lock_among_threads();
+  State* const state = states_.find(key_of(node.edges[input]));
+  if (!state || !state->wants_gradient()) return {};
+  Tensor& total = state->grads[node.edges[input].output];
+  const bool is_ours =
+      total.defined() && is_overwritable(total) && state->stream == current_stream(total.device());
+  return is_ours ? std::exchange(total, {}) : Tensor();
+}
+
 /// For a leaf: adds the gradient from side nodes to that from other nodes, on the side node's
 /// stream.
 void Pass::join_side(State& state) {

@@ -46,6 +46,11 @@ bool accumulates() { return running_pass && running_pass->accumulates(); }
 
 bool accumulates_into(const Tensor& leaf) { return accumulates() && running_pass->leads_to(leaf); }
 
+Tensor take_partial(std::size_t input) {
+  const Node* const node = current_node();
+  return running_pass && node ? running_pass->take_partial(*node, input) : Tensor();
+}
+
 void queue_callback(std::function<void()> f) {
   FERRITE_CHECK(running_pass, AutogradError, "queue_callback",
                 "no backward pass runs in this thread");

@@ -47,6 +47,12 @@ bool creating_graph();
 bool accumulates();
 bool accumulates_into(const Tensor& leaf);
 
+/// In the backward of a node: what has reached the target of its edge `input` from other nodes so
+/// far, if the caller alone sees it and may overwrite it on the current stream; otherwise
+/// undefined. The node's gradient for that edge must then be the sum of both, so that an op that
+/// can add as it writes saves a pass over the data.
+Tensor take_partial(std::size_t input);
+
 /// For hooks: `f` is called once, by the thread that called backward() or grad(), when the
 /// innermost pass running in this thread is complete and that thread's current streams wait for all
 /// of its work. Callbacks run in the order of these calls, and not at all if the pass fails. Their

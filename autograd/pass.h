@@ -63,6 +63,7 @@ class Pass {
     std::lock_guard lock(mutex_);
     callbacks_.push_back(std::move(f));
   }
+  Tensor take_partial(const Node& node, std::size_t input);
   bool accumulates() const { return accumulate_; }
   bool leads_to(const Tensor& leaf) { return states_.find(leaf.impl()); }  // while it runs
   std::vector<Tensor>& captured() { return captured_; }

@@ -42,6 +42,10 @@ FERRITE_KERNEL_OF("conv2d", conv2d_stats_or_sums, const View& out, const View& m
 /// pass of a transposed convolution, for which a bias [C] is added (null data: none).
 FERRITE_KERNEL(conv2d_data, const View& grad_input, const View& grad, const View& weight,
                const View& bias, const ConvParams& params);
+/// Adds that gradient to grad_input, in the same pass over the data where the library in use can,
+/// rounding the sum once.
+FERRITE_KERNEL_OF("conv2d_data", conv2d_data_add, const View& grad_input, const View& grad,
+                  const View& weight, const ConvParams& params);
 /// The gradient with respect to the weight, from `grad`, the gradient of out; also with respect to
 /// the bias if `grad_bias` [O] has data.
 FERRITE_KERNEL(conv2d_weight, const View& grad_weight, const View& grad_bias, const View& input,

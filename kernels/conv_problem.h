@@ -28,6 +28,7 @@ struct ConvProblem {
   DType dtype = kFloat32;
   bool has_bias = false, has_relu = false;
   bool has_stats = false;  // also computes each channel's sum and sum of squares
+  bool adds = false;       // to what is there
   bool tf32 = true, deterministic = false;
   std::int64_t workspace_limit = 0;  // in bytes
   Operand input, weight, out;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ferrite/autograd/accumulate.h"
+#include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/conv.h"
@@ -70,6 +72,19 @@ Tensor channel_sum(const Tensor& grad) {
 
 // ---- output = activation(input * weight + bias)
 
+/// by_input(), with what the input's gradient is added to if that is there already.
+Tensor gradient_by_input(const Problem& p, const Tensor& grad, const Tensor& weight,
+                         MemoryFormat format) {
+  Tensor partial = grad.device().is_cuda() ? autograd::take_partial(0) : Tensor();
+  if (!partial.defined()) return by_input(p, grad, weight, {}, format);
+  if (partial.shape() == p.input && partial.dtype() == grad.dtype() &&
+      partial.device() == grad.device() && partial.is_contiguous(format))
+    kernels::conv2d_data_add(current_stream(partial.device()), partial, grad, weight, p.params);
+  else
+    autograd::add_to(partial, by_input(p, grad, weight, {}, format));
+  return partial;
+}
+
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
                  Activation activation, ChannelStatistics* statistics) {
   Tensor out = result(p.output, input, format_of(input, weight));
@@ -100,7 +115,7 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
              const Tensor grad =
                  activation == Activation::relu ? ops::relu_gradient(grad_out, y.get()) : grad_out;
              Gradients g(3);
-             if (needs[0]) g[0] = by_input(p, grad, w.get(), {}, x_format);
+             if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
              const bool together = needs[1] && needs[2] && !grad_enabled();
              if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
              if (needs[2] && !together) g[2] = channel_sum(grad);

@@ -47,6 +47,19 @@ void conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
   }
   native::conv2d_data(stream, grad_input, grad, weight, bias, params);
 }
+void conv2d_data_add(const Stream& stream, const View& grad_input, const View& grad,
+                     const View& weight, const ConvParams& params) {
+  if (vendor::conv2d_data(stream, grad_input, grad, weight, params, true)) return;
+  std::int64_t last = 0;
+  for (int d = 0; d < grad_input.ndim; ++d)
+    last += (grad_input.sizes[d] - 1) * grad_input.strides[d];
+  if (grad_input.numel == 0) return;
+  const Workspace memory(stream, static_cast<std::size_t>(last + 1) * itemsize(grad_input.dtype));
+  View part = grad_input;
+  part.data = memory.as<void>();
+  cuda::conv2d_data(stream, part, grad, weight, View(), params);
+  cuda::binary(stream, BinaryOp::add, grad_input, grad_input, part);
+}
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
   if (vendor::conv2d_weight(stream, grad_weight, input, grad, params)) {

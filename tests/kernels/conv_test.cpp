@@ -338,6 +338,22 @@ TEST_CASE("an input larger than the convolution reads: its gradient there is the
   });
 }
 
+TEST_CASE("gradients of the input that are added to what is there") {
+  kit::for_each_case("conv2d_data_add", 24, [](KernelCase& c) {
+    const Problem k = draw(c, c.integer(1, 3), 8, 9, c.pick<std::int64_t>({1, 3}), 7);
+    const DType dtype = draw_dtype(c);
+    const Operand grad = c.input(k.out(), dtype, drawn(Layout::any));
+    const Operand weight = c.input(k.weight(), dtype, drawn(Layout::any));
+    const Operand grad_input = c.inout(k.input(), dtype, drawn(Layout::any));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::conv2d_data_add(stream, at(grad_input), at(grad), at(weight), k.p);
+    });
+    kit::Tolerance sum = tolerance(dtype, k.backward_depth());
+    sum.atol += test::rounding_of(dtype) * static_cast<double>(k.backward_depth());  // of the part
+    c.check(grad_input, sum);
+  });
+}
+
 TEST_CASE("convolutions of no images, and of no channels") {
   kit::for_each_case("empty conv", 16, [](KernelCase& c) {
     Problem k = draw(c, 2, 3, 5, 1, 4);

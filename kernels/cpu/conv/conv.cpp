@@ -1,6 +1,7 @@
 #include "ferrite/kernels/conv.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -8,11 +9,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/conv_problem.h"
 #include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/pack.h"
+#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::kernels {
 
@@ -101,6 +104,21 @@ void conv2d_stats_or_sums(const View& out, const View& mean, const View& m2, con
 void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
                  const ConvParams& params) {
   if (grad_input.numel > 0) run_conv({ConvPass::data, grad_input, weight, grad, bias, params});
+}
+
+void conv2d_data_add(const View& grad_input, const View& grad, const View& weight,
+                     const ConvParams& params) {
+  std::int64_t last = 0;
+  for (int d = 0; d < grad_input.ndim; ++d)
+    last += (grad_input.sizes[d] - 1) * grad_input.strides[d];
+  if (grad_input.numel == 0) return;
+  std::vector<std::max_align_t> memory(static_cast<std::size_t>(last + 1) *
+                                           itemsize(grad_input.dtype) / sizeof(std::max_align_t) +
+                                       1);
+  View part = grad_input;
+  part.data = memory.data();
+  conv2d_data(part, grad, weight, View(), params);
+  cpu::binary(BinaryOp::add, grad_input, grad_input, part);
 }
 
 void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,

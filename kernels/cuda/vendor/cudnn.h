@@ -25,9 +25,9 @@ bool conv2d(const Stream& stream, const View& out, const View& input, const View
 /// [O], dense float32.
 bool conv2d_sums(const Stream& stream, const View& out, const View& sum, const View& squares,
                  const View& input, const View& weight, const ConvParams& params);
-/// Without a bias: the caller adds it.
+/// Without a bias: the caller adds it. `adds`: to what is there.
 bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
-                 const ConvParams& params);
+                 const ConvParams& params, bool adds = false);
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,
                    const View& grad, const ConvParams& params);
 

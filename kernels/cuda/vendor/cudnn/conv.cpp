@@ -60,6 +60,12 @@ bool run(const Stream& stream, ConvProblem problem, const View& input, const Vie
                                                            : filter;
   for (const Laid* operand : {&in, &filter, &result})
     if (operand != &computed) operand->read();
+  if (problem.adds && engine->measures(stream, *known)) {  // somewhere else
+    const Workspace scratch(stream, static_cast<std::size_t>(input.numel) * itemsize(input.dtype));
+    engine->measure(stream, problem, *known,
+                    operands_of({scratch.as<void>(), filter.data(), result.data(), extras}));
+    if (!known->plan) return false;
+  }
   const GraphOperands operands = operands_of({in.data(), filter.data(), result.data(), extras});
   if (!engine->launch(stream, problem, known, operands)) return false;
   computed.write_back();
@@ -96,10 +102,12 @@ bool conv2d_sums(const Stream& stream, const View& out, const View& sum, const V
 }
 
 bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
-                 const ConvParams& params) {
+                 const ConvParams& params, bool adds) {
   if (!is_mine(grad_input, weight, grad, params)) return false;
-  return run(stream, problem_of(ConvPass::data, grad_input, weight, grad, params), grad_input,
-             weight, grad);
+  ConvProblem problem = problem_of(ConvPass::data, grad_input, weight, grad, params);
+  problem.adds = adds;
+  if (adds && !lies_in(grad_input, problem.layout)) return false;
+  return run(stream, problem, grad_input, weight, grad);
 }
 
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,

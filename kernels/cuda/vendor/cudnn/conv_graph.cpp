@@ -106,7 +106,7 @@ class ConvBuilder {
                    .set(names.weight, operand(kWeight, p_.weight))
                    .set(names.out, result)
                    .set(names.alpha, CUDNN_TYPE_FLOAT, 1.0F)
-                   .set(names.beta, CUDNN_TYPE_FLOAT, 0.0F)
+                   .set(names.beta, CUDNN_TYPE_FLOAT, p_.adds ? 1.0F : 0.0F)
                    .finalize());
   }
 

@@ -74,33 +74,17 @@ class Engine {
     return known;
   }
 
-  /// Runs the plan of `known`, which is that of `problem`; false if cuDNN refuses it after all.
-  /// `prepare` launches what has to happen before each run whose results count.
-  bool launch(const Stream& stream, const Problem& problem, const std::shared_ptr<KnownPlan>& known,
-              const GraphOperands& operands, const std::function<void()>& prepare = {}) {
-    use(stream);
-    // Timing waits for the device, which is not possible during a capture.
-    if (ferrite::detail::cuda::is_capturing(stream))
-      keep(known);
-    else if (cudnn::benchmark() && !known->is_measured && !known->is_captured)
-      measure(stream, problem, *known, operands);
-    if (prepare) prepare();
-    const Workspace workspace(stream, known->plan->workspace_bytes());
-    const profiler::detail::DeviceWork work(stream, work_.c_str());
-    if (known->plan->run(op_, handle_, operands, workspace.as<void>())) return true;
-    known->plan.reset();
-    return false;
+  /// Whether launch() would measure first. Timing waits for the device, which is not possible
+  /// during a capture.
+  bool measures(const Stream& stream, const KnownPlan& known) const {
+    return cudnn::benchmark() && !known.is_measured && !known.is_captured &&
+           !ferrite::detail::cuda::is_capturing(stream);
   }
-
- private:
-  static constexpr std::size_t kPlans = 2000;        // of a device
-  static constexpr std::size_t kPlansMeasured = 12;  // of a problem
-  static constexpr int kRunsMeasured = 3;
-
   /// Keeps the fastest of the plans for a problem that has one, measured on these operands; it
   /// overwrites what is computed.
   void measure(const Stream& stream, const Problem& problem, KnownPlan& known,
                const GraphOperands& operands) {
+    use(stream);
     known.is_measured = true;
     const Plans plans = plans_of(PlanTarget{cudnn_, handle_}, problem);
     Event begin, end;
@@ -125,6 +109,28 @@ class Engine {
       }
     }
   }
+
+  /// Runs the plan of `known`, which is that of `problem`; false if cuDNN refuses it after all.
+  /// `prepare` launches what has to happen before each run whose results count.
+  bool launch(const Stream& stream, const Problem& problem, const std::shared_ptr<KnownPlan>& known,
+              const GraphOperands& operands, const std::function<void()>& prepare = {}) {
+    use(stream);
+    if (measures(stream, *known))
+      measure(stream, problem, *known, operands);
+    else if (ferrite::detail::cuda::is_capturing(stream))
+      keep(known);
+    if (prepare) prepare();
+    const Workspace workspace(stream, known->plan->workspace_bytes());
+    const profiler::detail::DeviceWork work(stream, work_.c_str());
+    if (known->plan->run(op_, handle_, operands, workspace.as<void>())) return true;
+    known->plan.reset();
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kPlans = 2000;        // of a device
+  static constexpr std::size_t kPlansMeasured = 12;  // of a problem
+  static constexpr int kRunsMeasured = 3;
 
   /// Captured graphs refer to kernels that their plans have loaded, so these plans are kept.
   void keep(std::shared_ptr<KnownPlan> known) {

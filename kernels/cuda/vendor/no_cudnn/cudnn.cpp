@@ -17,7 +17,7 @@ bool conv2d_sums(const Stream&, const View&, const View&, const View&, const Vie
                  const ConvParams&) {
   return false;
 }
-bool conv2d_data(const Stream&, const View&, const View&, const View&, const ConvParams&) {
+bool conv2d_data(const Stream&, const View&, const View&, const View&, const ConvParams&, bool) {
   return false;
 }
 bool conv2d_weight(const Stream&, const View&, const View&, const View&, const ConvParams&) {
