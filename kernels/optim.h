@@ -23,6 +23,8 @@ struct OptimTensor {
   /// For a float32 `param`: its 16-bit copy, written in the same pass (the model's weights, of
   /// which `param` is the master copy). Null: none.
   void* copy = nullptr;
+  /// Not of LARS and LAMB: whether `grad` has the batch's dtype, though grad_dtype is another.
+  bool wide_grad = false;
   /// LARS and LAMB: whether the trust ratio and weight decay apply to this parameter.
   bool adapts = true;
 };

@@ -23,9 +23,10 @@ class FusedBatches {
     kernels::OptimBatch kernel;
   };
 
-  /// `scalar`: the name of a number that is kept of each parameter, or null.
+  /// `scalar`: the name of a number that is kept of each parameter, or null. `mixes`: whether the
+  /// kernel takes gradients of both 16 and 32 bits.
   FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names, const char* scalar,
-               const char* op);
+               bool mixes, const char* op);
 
   std::vector<Batch>& batches() { return batches_; }
   /// After all launches: parameters that are not dense take what was updated in their place.
@@ -35,6 +36,7 @@ class FusedBatches {
   void add(Optimizer::Update& u, const StateNames& names, const char* scalar, const char* op);
   kernels::OptimTensor& add_to_batch(const Tensor& updated, const Tensor& grad, const Tensor* copy);
 
+  const bool mixes_;
   std::vector<Batch> batches_;
   std::vector<Optimizer::Update> updates_;  // alive until all is launched
   std::vector<std::pair<Tensor, Tensor>> not_dense_;
@@ -49,6 +51,8 @@ class FusedOptimizer : public OptimizerWith<Options> {
   virtual StateNames state_names(const Options& options) const = 0;
   /// The name of a number that is kept of each parameter; null: none.
   virtual const char* scalar_name() const { return nullptr; }
+  /// Whether the kernel knows OptimTensor::wide_grad.
+  virtual bool mixes_gradients() const { return true; }
   virtual void launch(const Stream& stream, kernels::OptimBatch batch,
                       const Options& options) const = 0;
 
@@ -59,7 +63,8 @@ class FusedOptimizer : public OptimizerWith<Options> {
  private:
   void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) final {
     const Options& o = this->options(group);
-    FusedBatches all(this->updates(group), state_names(o), scalar_name(), this->name_);
+    FusedBatches all(this->updates(group), state_names(o), scalar_name(), mixes_gradients(),
+                     this->name_);
     for (auto& [device, batch] : all.batches()) {
       const auto c = this->controls(group, device, inv_scale, found_inf);
       batch.lr = c.lr.template data<double>();

@@ -50,6 +50,7 @@ class LAMB final : public FusedOptimizer<LAMBOptions> {
 
  private:
   StateNames state_names(const LAMBOptions&) const override { return {"exp_avg", "exp_avg_sq"}; }
+  bool mixes_gradients() const override { return false; }  // their norms are of one type
   void launch(const Stream& stream, kernels::OptimBatch batch,
               const LAMBOptions& o) const override {
     if (!o.exclude_bias_and_norm)

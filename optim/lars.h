@@ -50,6 +50,7 @@ class LARS final : public FusedOptimizer<LARSOptions> {
   StateNames state_names(const LARSOptions& o) const override {
     return {o.momentum != 0 ? "momentum_buffer" : nullptr};
   }
+  bool mixes_gradients() const override { return false; }  // their norms are of one type
   void launch(const Stream& stream, kernels::OptimBatch batch,
               const LARSOptions& o) const override {
     if (!o.exclude_bias_and_norm)

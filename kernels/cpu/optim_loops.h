@@ -59,7 +59,7 @@ class Gradient {
   Gradient(const OptimBatch& batch, const OptimTensor& t, std::int64_t at, std::int64_t n,
            const Compute<T>* param, double factor, double weight_decay) {
     const auto f = static_cast<Compute<T>>(factor), decay = static_cast<Compute<T>>(weight_decay);
-    const DType dtype = batch.grad_dtype.value_or(dtype_of<T>);
+    const DType dtype = t.wide_grad ? dtype_of<T> : batch.grad_dtype.value_or(dtype_of<T>);
     if (dtype == kFloat16)
       take(static_cast<const Half*>(t.grad) + at, n, param, f, decay);
     else if (dtype == kBFloat16)

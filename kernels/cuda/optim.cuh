@@ -49,7 +49,7 @@ void for_each_counters(const OptimBatch& batch, Launch&& launch) {
 
 struct Arrays {
   void* param;
-  const void* grad;
+  const void* grad;  // plus 1 if its type is that of `param`, though other gradients' is not
   void* state[kStates];
   void* copy;
   std::int64_t numel;
@@ -146,15 +146,11 @@ __device__ __forceinline__ void update_chunk(const Arrays& arrays,
   }
 }
 
+/// Updates the elements [begin, end), packs of them where the arrays allow it.
 template <class T, class G, class Rule>
-__global__ void __launch_bounds__(kThreads)
-    update_arrays(ArraysList list, ControlOf<T, Rule> control, Rule rule) {
-  if (control.found_inf && *control.found_inf != 0) return;
-  const int number = list.array_of(blockIdx.x);
-  const Arrays& arrays = list.entries[number];
-  const typename Rule::Factors factors = control.factors[number];
-  const std::int64_t begin = (blockIdx.x - list.first_block[number]) * kChunk;
-  const std::int64_t end = begin + kChunk < arrays.numel ? begin + kChunk : arrays.numel;
+__device__ __forceinline__ void update_some(const Arrays& arrays, const ControlOf<T, Rule>& control,
+                                            Rule& rule, const typename Rule::Factors& factors,
+                                            std::int64_t begin, std::int64_t end) {
   constexpr int kPack = useful_pack<T, G>();
   std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(arrays.param) |
                         reinterpret_cast<std::uintptr_t>(arrays.grad) |
@@ -168,6 +164,23 @@ __global__ void __launch_bounds__(kThreads)
       update_chunk<kPack, kPack == 8 ? 1 : 2, T, G>(arrays, control, rule, factors, begin, done);
     }
   update_chunk<1, 4, T, G>(arrays, control, rule, factors, done, end);
+}
+
+template <class T, class G, class Rule>
+__global__ void __launch_bounds__(kThreads)
+    update_arrays(ArraysList list, ControlOf<T, Rule> control, Rule rule) {
+  if (control.found_inf && *control.found_inf != 0) return;
+  const int number = list.array_of(blockIdx.x);
+  Arrays arrays = list.entries[number];
+  const typename Rule::Factors factors = control.factors[number];
+  const std::int64_t begin = (blockIdx.x - list.first_block[number]) * kChunk;
+  const std::int64_t end = begin + kChunk < arrays.numel ? begin + kChunk : arrays.numel;
+  const auto grad = reinterpret_cast<std::uintptr_t>(arrays.grad);
+  arrays.grad = reinterpret_cast<const void*>(grad & ~std::uintptr_t{1});
+  if (!std::is_same_v<T, G> && grad % 2 != 0)
+    update_some<T, T>(arrays, control, rule, factors, begin, end);
+  else
+    update_some<T, G>(arrays, control, rule, factors, begin, end);
   if constexpr (requires { rule.finish(); }) rule.finish();
 }
 
@@ -185,7 +198,8 @@ void for_each_update(const Stream& stream, const char* name, const OptimBatch& b
       batch.tensors.size(), kChunk,
       [&](std::size_t i) {
         const OptimTensor& t = batch.tensors[i];
-        return Arrays{t.param, t.grad, {t.state[0], t.state[1], t.state[2]}, t.copy, t.numel};
+        const void* const grad = static_cast<const char*>(t.grad) + (t.wide_grad ? 1 : 0);
+        return Arrays{t.param, grad, {t.state[0], t.state[1], t.state[2]}, t.copy, t.numel};
       },
       [&](const ArraysList& list, std::size_t first) {
         const ControlOf<T, Rule> control{factors + first, batch.inv_scale,

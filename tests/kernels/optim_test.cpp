@@ -19,6 +19,7 @@ namespace {
 
 struct Parameter {
   std::int64_t numel;
+  bool wide_grad;
   Operand param, grad, state[3], copy, step, scalar;
 };
 
@@ -36,7 +37,7 @@ struct StepCase {
   Control lr, inv_scale, found_inf;
 
   StepCase(KernelCase& kernel_case, const StateRange (&states)[3], double overflow = 0,
-           bool scalar = false)
+           bool scalar = false, bool mixes = true)
       : c(kernel_case),
         dtype(c.pick({kFloat32, kFloat32, kFloat16, kBFloat16, kFloat64})),
         grad_dtype(dtype == kFloat32 ? c.pick({kFloat32, kFloat16, kBFloat16}) : dtype),
@@ -46,7 +47,10 @@ struct StepCase {
         inv_scale(c, 0.25, kFloat32),
         found_inf(c, overflow, kFloat32) {
     for (const std::int64_t numel : draw_sizes(c)) {
-      Parameter p{numel, c.inout({numel}, dtype), c.input({numel}, grad_dtype), {}, {}, {}, {}};
+      const bool wide = mixes && grad_dtype != dtype && c.coin();
+      Parameter p{
+          numel, wide, c.inout({numel}, dtype), c.input({numel}, wide ? dtype : grad_dtype), {}, {},
+          {},    {}};
       for (int k = 0; k < 3; ++k)
         if (states[k].used)
           p.state[k] = c.inout({numel}, dtype, {.low = states[k].low, .high = states[k].high});
@@ -71,6 +75,7 @@ struct StepCase {
                              .step = at(p.step).as<std::int64_t>()};
       for (int k = 0; k < 3; ++k) t.state[k] = at(p.state[k]).data;
       t.scalar = at(p.scalar).data;
+      t.wide_grad = p.wide_grad;
       // The reference is float64, which has no copies.
       t.copy = at.is_reference() ? nullptr : at(p.copy).data;
       b.tensors.push_back(t);
@@ -166,7 +171,7 @@ TEST_CASE("lars over arrays of all sizes, types and alignments") {
                                  .trust_clip = c.coin(),
                                  .nesterov = momentum && c.coin(),
                                  .maximize = c.coin()};
-    StepCase s(c, {{momentum, -1, 1}, kUnused, kUnused});
+    StepCase s(c, {{momentum, -1, 1}, kUnused, kUnused}, 0, false, false);
     const bool adapts = c.integer(0, 3) != 0;
     run_step(s, [&](const Stream& stream, OptimBatch batch) {
       for (std::size_t i = 0; i < batch.tensors.size(); ++i)
@@ -186,7 +191,7 @@ TEST_CASE("lamb over arrays of all sizes, types and alignments") {
                                  .max_trust_ratio = c.coin() ? 0.6 : double(INFINITY),
                                  .bias_correction = c.coin(),
                                  .maximize = c.coin()};
-    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused});
+    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, 0, false, false);
     const bool adapts = c.integer(0, 3) != 0;
     // Steps of up to 0.5 are computed from stored moments.
     run_step(
@@ -305,7 +310,7 @@ TEST_CASE("momentum on the device replaces the argument") {
 
 TEST_CASE("a step changes nothing after an overflow") {
   kit::for_each_case("overflow", 9, [](KernelCase& c) {
-    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, c.coin() ? 1 : NAN);
+    StepCase s(c, {{true, -1, 1}, {true, 0.25, 1}, kUnused}, c.coin() ? 1 : NAN, false, false);
     const int kind = static_cast<int>(c.integer(0, 2));
     // The reference does nothing.
     c.run(
