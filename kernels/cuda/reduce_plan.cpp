@@ -13,6 +13,8 @@ constexpr std::int64_t kEnoughBlocks = 2048;
 // float32.
 constexpr std::int64_t kMostSteps = 512;
 constexpr std::int64_t kMostSplits = 32768;
+// A second kernel, for the parts of a split, costs about as much as so many rounds of loads.
+constexpr std::int64_t kFewRounds = 8;
 
 int power_of_two(std::int64_t at_least, int most) {
   return static_cast<int>(
@@ -27,6 +29,7 @@ void split(ReducePlan& plan, std::int64_t units, int unroll) {
   const std::int64_t least = std::int64_t{plan.lanes} * unroll;
   const std::int64_t most = std::int64_t{plan.lanes} * kMostSteps;
   std::int64_t splits = std::min(kEnoughBlocks / plan.blocks, ceil_divide(units, least));
+  if (units <= kFewRounds * least) splits = 1;
   splits = std::clamp<std::int64_t>(std::max(splits, ceil_divide(units, most)), 1, kMostSplits);
   plan.segment = std::max<std::int64_t>(1, ceil_divide(units, splits));
   plan.splits = static_cast<int>(std::max<std::int64_t>(1, ceil_divide(units, plan.segment)));
