@@ -27,14 +27,15 @@ struct StepOptions {
   std::int64_t image_size = 224;
   std::string opt_level = "O2";
   bool channels_last = false;
-  bool graphed = false;  ///< the whole step as one graph
+  bool graphed = false;                     ///< the whole step as one graph
+  std::int64_t width = 64, classes = 1000;  ///< of residual networks
 };
 
 /// A step on one batch, which stays on the device.
 class TrainingStep {
  public:
   explicit TrainingStep(const StepOptions& options, const ferrite::Device& device = "cuda:0")
-      : model_(make_model(options.model)),
+      : model_(make_model(options)),
         images_(make_images(options)),
         labels_(ferrite::randint(0, 10, {options.batch}).to(device)) {
     const ferrite::MemoryFormat format =
@@ -68,12 +69,14 @@ class TrainingStep {
   }
 
  private:
-  static std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name) {
+  static std::unique_ptr<ferrite::nn::Module> make_model(const StepOptions& o) {
     ferrite::manual_seed(0);
+    const std::string& name = o.model;
+    const ferrite::nn::ResNetOptions network{.classes = o.classes, .width = o.width};
     if (name == "lenet5") return std::make_unique<ferrite::nn::LeNet5>();
-    if (name == "resnet18") return std::make_unique<ferrite::nn::ResNet18>();
+    if (name == "resnet18") return std::make_unique<ferrite::nn::ResNet18>(network);
     FERRITE_CHECK(name == "resnet50", ferrite::ValueError, "ledger", "no model '{}'", name);
-    return std::make_unique<ferrite::nn::ResNet50>();
+    return std::make_unique<ferrite::nn::ResNet50>(network);
   }
   static ferrite::Tensor make_images(const StepOptions& o) {
     const bool lenet = o.model == "lenet5";

@@ -14,7 +14,8 @@
 #include "ferrite/emulator/ledger.h"
 #include "ferrite/kernels/vendor.h"
 #include "ferrite/ops/arithmetic.h"
-#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/views.h"
 
 using namespace ferrite;
 
@@ -71,18 +72,17 @@ TEST_CASE("a ledger has the launches with their grids, and the bytes that each t
   REQUIRE(ledger.size() == 2);
   CHECK(ledger[0].read == 2 * a.nbytes());
   CHECK(ledger[0].written == a.nbytes());
-  CHECK(ledger[0].grid.x * ledger[0].block.x >= 1024 * 3 / 4);
+  CHECK(ledger[0].grid.x * ledger[0].block.x >= 1024 * 3 / 8);
   CHECK(ledger[1].read == a.nbytes());
   CHECK(ledger[1].written == a.nbytes());
 
-  emulator::open_ledger();  // a matrix that each block reads again is read once
-  const Tensor product =
-      ones({192, 96}, {.device = "cuda:0"}).matmul(ones({96, 160}, {.device = "cuda:0"}));
-  synchronize(c.device());
-  const auto products = emulator::close_ledger();
-  const emulator::LedgerEntry& last = products.back();
-  CHECK(last.read == (192 * 96 + 96 * 160) * 4);
-  CHECK(last.written == product.nbytes());
+  emulator::open_ledger();  // the row that every block reads again counts once, as a sector
+  const Tensor d = a.add(b.narrow(0, 0, 1));
+  synchronize(d.device());
+  const auto broadcast = emulator::close_ledger();
+  REQUIRE(broadcast.size() == 1);
+  CHECK(broadcast[0].read == a.nbytes() + 32);
+  CHECK(broadcast[0].written == d.nbytes());
 }
 
 TEST_CASE("steps launch no more and move no more than is reached") {
@@ -96,17 +96,19 @@ TEST_CASE("steps launch no more and move no more than is reached") {
     const auto ledger =
         ledger_of({.model = "lenet5", .batch = 8, .opt_level = "O0", .graphed = true});
     INFO(list(ledger));
-    CHECK(ledger.size() == 0);
-    if (counts_bytes) CHECK(moved(ledger) == doctest::Approx(0));
+    CHECK(ledger.size() <= 34);  // 32 nodes, and the copies of the inputs into the graph's
+    if (counts_bytes) CHECK(moved(ledger) <= 4100);
   }
   SUBCASE("ResNet-18 at O2 in NHWC") {
     const auto ledger = ledger_of({.model = "resnet18",
                                    .batch = 2,
                                    .image_size = 32,
                                    .opt_level = "O2",
-                                   .channels_last = true});
+                                   .channels_last = true,
+                                   .width = 8,
+                                   .classes = 10});
     INFO(list(ledger));
-    CHECK(ledger.size() == 0);
-    if (counts_bytes) CHECK(moved(ledger) == doctest::Approx(0));
+    CHECK(ledger.size() <= 140);
+    if (counts_bytes) CHECK(moved(ledger) <= 5550);
   }
 }

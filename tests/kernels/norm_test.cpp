@@ -239,12 +239,12 @@ TEST_CASE("batch_norm_apply in place; NaN and infinities pass a ReLU as they are
 }
 
 TEST_CASE("batch_norm_train, and the sums of its gradient by blocks that count") {
-  kit::for_each_case("batch_norm_train", 120, [](KernelCase& c) {
+  kit::for_each_case("batch_norm_train", 40, [](KernelCase& c) {
     const DType dtype = draw_dtype(c), of = statistics(dtype);
     const DType running = c.coin() ? of : c.pick({kFloat32, kFloat16, kFloat64});
     ChannelLayout layout = draw_layout(c);
-    if (c.integer(0, 5) == 0)  // more pieces than a group of them, and tiles side by side
-      layout = {.outer = c.integer(9000, 12000), .channels = c.pick({8, 24, 272}), .inner = 1};
+    if (c.integer(0, 15) == 0)  // more pieces than a group of them, and tiles side by side
+      layout = {.outer = 1500, .channels = 272, .inner = 1};
     if (layout.count() < 2) layout.outer = 2;
     const bool sums = c.coin(), tracked = c.coin(), relu = c.coin();
     const auto n = static_cast<double>(layout.count());
