@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
 template <class R, int V, class Finish>
 void reduce_columns(const Stream& stream, const char* name, const R& r, const ChannelMatrix& m,
                     const ChannelLayout& layout, bool params_aligned, const Finish& finish,
-                    Merged<typename R::Scalar> merged) {
+                    Merged<typename R::Scalar> merged = {}) {
   using S = typename R::Scalar;
   Tiles tiles(m, kWarp);
   // Pieces are long enough for few partial results, and short enough for many blocks.
