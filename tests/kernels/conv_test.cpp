@@ -340,7 +340,7 @@ TEST_CASE("an input larger than the convolution reads: its gradient there is the
 
 TEST_CASE("gradients of the input that are added to what is there") {
   kit::for_each_case("conv2d_data_add", 24, [](KernelCase& c) {
-    const Problem k = draw(c, c.integer(1, 3), 8, 9, c.pick<std::int64_t>({1, 3}), 7);
+    const Problem k = draw(c, c.integer(1, 3), 9, 9, c.pick<std::int64_t>({1, 3}), 7);
     const DType dtype = draw_dtype(c);
     const Operand grad = c.input(k.out(), dtype, drawn(Layout::any));
     const Operand weight = c.input(k.weight(), dtype, drawn(Layout::any));
