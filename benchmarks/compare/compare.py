@@ -174,7 +174,8 @@ def training_commands(args):
               (("resnet18-28",) if args.quick else ("resnet18-28", "resnet18-32"),
                [32] if args.quick else [32, 128], 3 if args.quick else 7,
                0.4 if args.quick else 0.8),  # far longer than a first step with cold caches
-              (() if args.quick else ("resnet18-224",), [8], 5, 0.25)]
+              (() if args.quick else ("resnet18-224",), [8], 5, 0.25),
+              (() if args.quick else training.TEXTS, None, 5, 0.25)]
     for models, batches, rounds, seconds in groups:
         chosen = [m for m in models if m in args.models]
         if not chosen:
