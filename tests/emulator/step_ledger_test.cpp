@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ferrite/benchmarks/ledger/step.h"
+#include "ferrite/core/allocator.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/emulator/emulator.h"
 #include "ferrite/emulator/ledger.h"
@@ -20,6 +21,12 @@
 using namespace ferrite;
 
 namespace {
+
+/// While it lives new memory is left as it is: tests fill it with NaN, which would count.
+struct UnfilledMemory {
+  UnfilledMemory() { allocator("cuda:0").set_poison(false); }
+  ~UnfilledMemory() { allocator("cuda:0").set_poison(true); }
+};
 
 /// While it lives there is a cuDNN whose calls are counted but compute nothing.
 struct CountedCudnn {
@@ -63,6 +70,7 @@ TEST_CASE("a ledger has the launches with their grids, and the bytes that each t
     MESSAGE("skipped: the build does not see accesses");
     return;
   }
+  const UnfilledMemory unfilled;
   const Tensor a = ones({1024, 3}, {.device = "cuda:0"}), b = a.mul(2);
   emulator::open_ledger();
   const Tensor c = a.add(b);
@@ -86,6 +94,7 @@ TEST_CASE("a ledger has the launches with their grids, and the bytes that each t
 }
 
 TEST_CASE("steps launch no more and move no more than is reached") {
+  const UnfilledMemory unfilled;
   const CountedCudnn cudnn;
   if (!cudnn::is_available()) {
     MESSAGE("skipped: the build had no headers of cuDNN");
