@@ -59,15 +59,18 @@ class PseudoTerminal {
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
 
   std::FILE* stream() const { return stream_; }
-  /// What has been printed since the last call.
+  /// What has been printed since the last call. A terminal hands over what was written in pieces
+  /// and late: a mark behind it says when all of it is there.
   std::string screen() const {
+    std::fputc(mark, stream_);
     std::fflush(stream_);
-    char text[1024];
-    const ssize_t n = read(screen_, text, sizeof text);
-    return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
+    std::string text;
+    for (char c = 0; read(screen_, &c, 1) == 1 && c != mark;) text += c;
+    return text;
   }
 
  private:
+  static constexpr char mark = '\a';
   int screen_;
   std::FILE* stream_ = nullptr;
 };
