@@ -28,14 +28,10 @@ FERRITE_KERNEL(conv2d, const View& out, const View& input, const View& weight, c
 /// conv2d(), and also the `mean` and `m2` [O] of each channel of `out`, as channel_stats() of
 /// kernels/norm.h defines them. `out` is dense, NCHW or NHWC. A batch norm after the convolution
 /// then need not read `out` for its statistics. If the library in use cannot fuse them, a second
-/// kernel computes them.
+/// kernel computes them. Where `are_sums` is not null, they may be each channel's sum and sum of
+/// squares instead, as stats_of_sums() and batch_norm_train() of kernels/norm.h take them; then
+/// the call sets `*are_sums` before it returns. Only libraries of CUDA devices do.
 FERRITE_KERNEL_OF("conv2d", conv2d_stats, const View& out, const View& mean, const View& m2,
-                  const View& input, const View& weight, const View& bias,
-                  const ConvParams& params);
-/// conv2d_stats(), which may leave each channel's sum and sum of squares in `mean` and `m2`
-/// instead, as stats_of_sums() and batch_norm_train() of kernels/norm.h take them; then it sets
-/// `are_sums` before it returns. Only libraries of CUDA devices do.
-FERRITE_KERNEL_OF("conv2d", conv2d_stats_or_sums, const View& out, const View& mean, const View& m2,
                   const View& input, const View& weight, const View& bias, const ConvParams& params,
                   bool* are_sums);
 /// The gradient with respect to the input, from `grad`, the gradient of out. It is also the forward

@@ -58,6 +58,12 @@ bool lies_in(const View& v, ConvLayout layout) {
   return true;
 }
 
+std::size_t bytes_spanned(const View& v) {
+  std::int64_t last = 0;
+  for (int d = 0; d < v.ndim; ++d) last += (v.sizes[d] - 1) * v.strides[d];
+  return static_cast<std::size_t>(last + 1) * itemsize(v.dtype);
+}
+
 ChannelLayout channel_layout(const View& v) {
   const std::int64_t positions = v.sizes[2] * v.sizes[3];
   if (lies_in(v, ConvLayout::channels_first))

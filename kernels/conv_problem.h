@@ -43,6 +43,9 @@ struct ConvProblem {
 /// one element.
 bool lies_in(const View& v, ConvLayout layout);
 
+/// The bytes from the first element of `v`, which is not empty, to the end of its last one.
+std::size_t bytes_spanned(const View& v);
+
 /// The layout of `v` ([N, C, H, W], dense in one of the layouts above) in the form that batch norm
 /// takes.
 ChannelLayout channel_layout(const View& v);

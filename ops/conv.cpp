@@ -96,12 +96,8 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
                                 .device = out.device()};
     const bool takes_sums = statistics->are_sums;
     *statistics = {empty({out.size(1)}, options), empty({out.size(1)}, options)};
-    if (takes_sums)
-      kernels::conv2d_stats_or_sums(stream, out, statistics->mean, statistics->m2, input, weight,
-                                    view_of(bias), params, &statistics->are_sums);
-    else
-      kernels::conv2d_stats(stream, out, statistics->mean, statistics->m2, input, weight,
-                            view_of(bias), params);
+    kernels::conv2d_stats(stream, out, statistics->mean, statistics->m2, input, weight,
+                          view_of(bias), params, takes_sums ? &statistics->are_sums : nullptr);
   } else {
     kernels::conv2d(stream, out, input, weight, view_of(bias), params);
   }

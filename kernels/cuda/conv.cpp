@@ -23,21 +23,18 @@ void conv2d(const Stream& stream, const View& out, const View& input, const View
     return cuda::add_channels(stream, out, bias, params.activation);
   native::conv2d(stream, out, input, weight, bias, params);
 }
-void conv2d_stats_or_sums(const Stream& stream, const View& out, const View& mean, const View& m2,
-                          const View& input, const View& weight, const View& bias,
-                          const ConvParams& params, bool* are_sums) {
-  const bool plain = !bias.data && params.activation == Activation::none;
-  *are_sums = plain && vendor::conv2d_sums(stream, out, mean, m2, input, weight, params);
-  if (*are_sums) return;
-  cuda::conv2d(stream, out, input, weight, bias, params);
-  cuda::channel_stats(stream, channel_layout(out), mean, m2, out);
-}
 void conv2d_stats(const Stream& stream, const View& out, const View& mean, const View& m2,
-                  const View& input, const View& weight, const View& bias,
-                  const ConvParams& params) {
-  bool are_sums = false;
-  cuda::conv2d_stats_or_sums(stream, out, mean, m2, input, weight, bias, params, &are_sums);
-  if (are_sums) cuda::stats_of_sums(stream, mean, m2, channel_layout(out).count());
+                  const View& input, const View& weight, const View& bias, const ConvParams& params,
+                  bool* are_sums) {
+  const bool plain = !bias.data && params.activation == Activation::none;
+  const bool sums = plain && vendor::conv2d_sums(stream, out, mean, m2, input, weight, params);
+  if (!sums) {
+    cuda::conv2d(stream, out, input, weight, bias, params);
+    cuda::channel_stats(stream, channel_layout(out), mean, m2, out);
+  } else if (!are_sums) {
+    cuda::stats_of_sums(stream, mean, m2, channel_layout(out).count());
+  }
+  if (are_sums && sums) *are_sums = true;
 }
 void conv2d_data(const Stream& stream, const View& grad_input, const View& grad, const View& weight,
                  const View& bias, const ConvParams& params) {
@@ -50,11 +47,8 @@ void conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
 void conv2d_data_add(const Stream& stream, const View& grad_input, const View& grad,
                      const View& weight, const ConvParams& params) {
   if (vendor::conv2d_data(stream, grad_input, grad, weight, params, true)) return;
-  std::int64_t last = 0;
-  for (int d = 0; d < grad_input.ndim; ++d)
-    last += (grad_input.sizes[d] - 1) * grad_input.strides[d];
   if (grad_input.numel == 0) return;
-  const Workspace memory(stream, static_cast<std::size_t>(last + 1) * itemsize(grad_input.dtype));
+  const Workspace memory(stream, bytes_spanned(grad_input));
   View part = grad_input;
   part.data = memory.as<void>();
   cuda::conv2d_data(stream, part, grad, weight, View(), params);

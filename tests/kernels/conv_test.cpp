@@ -375,8 +375,8 @@ TEST_CASE("convolutions with the statistics of their channels") {
         c.output(k.out(), dtype, {.layout = c.pick({Layout::contiguous, Layout::channels_last})});
     const Operand mean = c.output({k.o}, statistics), m2 = c.output({k.o}, statistics);
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), at(bias),
-                            k.p);
+      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), at(bias), k.p,
+                            nullptr);
     });
     c.check(out, tolerance(dtype, k.forward_depth()));
     // Of values rounded to `dtype`.

@@ -193,7 +193,8 @@ TEST_CASE("cuDNN's convolutions with the sums of their channels") {
           return kernels::stats_of_sums(stream, at(mean), at(m2), k.n * k.extent(0) * k.extent(1));
         }
       }
-      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), {}, k.p);
+      kernels::conv2d_stats(stream, at(out), at(mean), at(m2), at(input), at(weight), {}, k.p,
+                            nullptr);
     });
     const std::int64_t depth = k.c / k.p.groups * k.kernel * k.kernel;
     const kit::Tolerance close = tolerance(depth, true);

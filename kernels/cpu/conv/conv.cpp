@@ -91,14 +91,9 @@ void conv2d(const View& out, const View& input, const View& weight, const View& 
 }
 
 void conv2d_stats(const View& out, const View& mean, const View& m2, const View& input,
-                  const View& weight, const View& bias, const ConvParams& params) {
+                  const View& weight, const View& bias, const ConvParams& params, bool*) {
   conv2d(out, input, weight, bias, params);
   channel_stats(channel_layout(out), mean, m2, out);
-}
-
-void conv2d_stats_or_sums(const View& out, const View& mean, const View& m2, const View& input,
-                          const View& weight, const View& bias, const ConvParams& params, bool*) {
-  conv2d_stats(out, mean, m2, input, weight, bias, params);
 }
 
 void conv2d_data(const View& grad_input, const View& grad, const View& weight, const View& bias,
@@ -108,13 +103,8 @@ void conv2d_data(const View& grad_input, const View& grad, const View& weight, c
 
 void conv2d_data_add(const View& grad_input, const View& grad, const View& weight,
                      const ConvParams& params) {
-  std::int64_t last = 0;
-  for (int d = 0; d < grad_input.ndim; ++d)
-    last += (grad_input.sizes[d] - 1) * grad_input.strides[d];
   if (grad_input.numel == 0) return;
-  std::vector<std::max_align_t> memory(static_cast<std::size_t>(last + 1) *
-                                           itemsize(grad_input.dtype) / sizeof(std::max_align_t) +
-                                       1);
+  const Scratch<std::byte> memory(static_cast<std::int64_t>(bytes_spanned(grad_input)));
   View part = grad_input;
   part.data = memory.data();
   conv2d_data(part, grad, weight, View(), params);
