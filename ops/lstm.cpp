@@ -8,7 +8,6 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/lstm.h"
-#include "ferrite/kernels/matmul.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
@@ -85,26 +84,22 @@ Gradients by_ops(const Kept& k, const Gradients& grads, Needs needs) {
   return result;
 }
 
+kernels::LstmSteps steps_of(const Tensor& gates, const Tensor& cells, const LstmStates& initial,
+                            const Tensor& weight, bool reverse) {
+  return {gates, cells, initial.h, initial.c, weight, reverse};
+}
+
 /// The gradients of all steps' sums, [T, N, 4 * H], and of the initial cell states.
 std::pair<Tensor, Tensor> gradients_of_sums(const Kept& k, const Gradients& grads) {
-  const Tensor weight = k.weight_hh.get(), c = k.c.get().contiguous();
-  const std::int64_t steps = k.gates.size(0);
+  const Tensor c = k.c.get().contiguous(), weight = k.weight_hh.get().contiguous();
   const DType dtype = k.gates.dtype(), wide = dtype == kFloat64 ? kFloat64 : kFloat32;
-  const Tensor by_h = grads[0].defined() ? grads[0].contiguous().clone() : zeros_like(k.cells);
+  const Tensor by_h =
+      grads[0].defined() ? empty_like(k.cells).copy_(grads[0]) : zeros_like(k.cells);
   const Tensor by_c = (grads[1].defined() ? grads[1].clone() : zeros_like(c)).to(wide).contiguous();
   const Tensor by_sums = empty_like(k.gates);
-  const Stream stream = current_stream(by_sums.device());
-  for (std::int64_t t = steps - 1; t >= 0; --t) {
-    const std::int64_t at = at_step(t, steps, k.reverse);
-    const Tensor of_h = by_h.select(0, at), of_sums = by_sums.select(0, at);
-    if (t + 1 < steps) {
-      const std::int64_t after = at_step(t + 1, steps, k.reverse);
-      kernels::matmul(stream, of_h, by_sums.select(0, after), weight, {.beta = 1});
-    }
-    const Tensor before = t > 0 ? k.cells.select(0, at_step(t - 1, steps, k.reverse)) : c;
-    kernels::lstm_cell_backward(stream, of_sums, by_c, of_h, k.gates.select(0, at), before,
-                                k.cells.select(0, at));
-  }
+  kernels::lstm_steps_backward(current_stream(by_sums.device()),
+                               steps_of(k.gates, k.cells, {c, c}, weight, k.reverse), by_sums, by_c,
+                               by_h);
   return {by_sums, by_c.to(dtype)};
 }
 
@@ -144,17 +139,9 @@ LstmSequence lstm_sequence(const Tensor& x, const LstmWeights& w, const LstmStat
   const Tensor gates = no_grad([&] { return linear(x, w.ih, w.bias).contiguous(); });
   const Tensor output = empty(states, options), cells = empty(states, options);
   no_grad([&] {
-    const Stream stream = current_stream(x.device());
-    Tensor h = initial.h, c = initial.c.contiguous();
-    for (std::int64_t t = 0; t < steps; ++t) {
-      const std::int64_t at = at_step(t, steps, reverse);
-      const Tensor sums = gates.select(0, at);
-      kernels::matmul(stream, sums, h, kernels::transposed(w.hh), {.beta = 1});
-      const Tensor next_h = output.select(0, at), next_c = cells.select(0, at);
-      kernels::lstm_cell(stream, sums, c, next_c, next_h);
-      h = next_h;
-      c = next_c;
-    }
+    const LstmStates first{initial.h.contiguous(), initial.c.contiguous()};
+    kernels::lstm_steps(current_stream(x.device()),
+                        steps_of(gates, cells, first, w.hh.contiguous(), reverse), output);
   });
   const std::int64_t end = at_step(steps - 1, steps, reverse);
   const Tensor last_c = no_grad([&] { return cells.select(0, end).clone(); });

@@ -10,11 +10,7 @@ namespace ferrite::kernels::cpu {
 namespace {
 
 using simd::all;
-
-template <class V>
-V sigmoid(const V& x) {
-  return all<V>(1) / (all<V>(1) + simd::exp(-x));
-}
+using simd::sigmoid;
 
 constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
 constexpr double kGeluCubic = 0.044715;

@@ -83,6 +83,11 @@ V exp(const V& x) {
   return x < low ? V{} : y;
 }
 
+template <class V>
+V sigmoid(const V& x) {
+  return all<V>(1) / (all<V>(1) + simd::exp(-x));
+}
+
 /// out[i] = f(in[i]...) for contiguous runs; `f` takes and returns vectors. May be in place.
 template <class T, class F, class... In>
 void transform(T* out, std::int64_t n, F f, const In*... in) {

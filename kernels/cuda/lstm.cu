@@ -1,5 +1,6 @@
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/lstm.h"
+#include "ferrite/kernels/matmul.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -63,22 +64,39 @@ __global__ void __launch_bounds__(kLstmThreads)
 
 }  // namespace
 
-void lstm_cell(const Stream& stream, const View& gates, const View& c_prev, const View& c,
-               const View& h) {
-  dispatch_floating(gates.dtype, "lstm_cell", [&]<class T>() {
-    launch({"lstm_cell", stream, blocks_for(c.numel, kLstmThreads), kLstmThreads},
-           lstm_cell_kernel<T>, c.numel, c.sizes[1], gates.as<T>(), c_prev.as<T>(), c.as<T>(),
-           h.as<T>());
-  });
+void lstm_steps(const Stream& stream, const LstmSteps& s, const View& output) {
+  const std::int64_t count = s.h.numel, width = s.h.sizes[1];
+  const View weight = transposed(s.weight);
+  View h = s.h, c = s.c;
+  for (std::int64_t t = 0; t < s.count(); ++t) {
+    const View gates = step_at(s.gates, s.place(t)), next_c = step_at(s.cells, s.place(t)),
+               next_h = step_at(output, s.place(t));
+    cuda::matmul(stream, gates, h, weight, {.beta = 1});
+    dispatch_floating(gates.dtype, "lstm", [&]<class T>() {
+      launch({"lstm_cell", stream, blocks_for(count, kLstmThreads), kLstmThreads},
+             lstm_cell_kernel<T>, count, width, gates.as<T>(), c.as<T>(), next_c.as<T>(),
+             next_h.as<T>());
+    });
+    h = next_h;
+    c = next_c;
+  }
 }
 
-void lstm_cell_backward(const Stream& stream, const View& grad_sums, const View& grad_c,
-                        const View& grad_h, const View& gates, const View& c_prev, const View& c) {
-  dispatch_floating(gates.dtype, "lstm_cell", [&]<class T>() {
-    launch({"lstm_gradient", stream, blocks_for(c.numel, kLstmThreads), kLstmThreads},
-           lstm_gradient_kernel<T>, c.numel, c.sizes[1], grad_sums.as<T>(), grad_c.as<Compute<T>>(),
-           grad_h.as<T>(), gates.as<T>(), c_prev.as<T>(), c.as<T>());
-  });
+void lstm_steps_backward(const Stream& stream, const LstmSteps& s, const View& grad_sums,
+                         const View& grad_c, const View& grad_output) {
+  const std::int64_t count = s.c.numel, width = s.c.sizes[1];
+  for (std::int64_t t = s.count() - 1; t >= 0; --t) {
+    const View sums = step_at(grad_sums, s.place(t)), by_h = step_at(grad_output, s.place(t)),
+               gates = step_at(s.gates, s.place(t)), after = step_at(s.cells, s.place(t)),
+               before = t > 0 ? step_at(s.cells, s.place(t - 1)) : s.c;
+    if (t + 1 < s.count())
+      cuda::matmul(stream, by_h, step_at(grad_sums, s.place(t + 1)), s.weight, {.beta = 1});
+    dispatch_floating(gates.dtype, "lstm", [&]<class T>() {
+      launch({"lstm_gradient", stream, blocks_for(count, kLstmThreads), kLstmThreads},
+             lstm_gradient_kernel<T>, count, width, sums.as<T>(), grad_c.as<Compute<T>>(),
+             by_h.as<T>(), gates.as<T>(), before.as<T>(), after.as<T>());
+    });
+  }
 }
 
 }  // namespace ferrite::kernels::cuda

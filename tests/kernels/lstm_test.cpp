@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
@@ -25,47 +28,68 @@ kit::Tolerance tolerance_of(DType dtype) {
 }
 
 struct Sizes {
-  std::int64_t rows, width;
+  std::int64_t steps, rows, width;
   DType dtype;
-  Shape gates, states;
+  bool reverse;
+  Shape gates, outputs, states, weight;
 
   explicit Sizes(KernelCase& c)
-      : rows(c.integer(1, 70)),
-        width(c.coin() ? c.integer(1, 9) : c.integer(10, 300)),
+      : steps(c.integer(1, 4)),
+        rows(c.coin() ? c.integer(1, 5) : c.integer(6, 40)),
+        width(c.coin() ? c.integer(1, 9) : c.integer(10, 130)),
         dtype(c.pick({kFloat32, kFloat16, kBFloat16, kFloat64})),
-        gates{rows, 4 * width},
-        states{rows, width} {}
+        reverse(c.coin()),
+        gates{steps, rows, 4 * width},
+        outputs{steps, rows, width},
+        states{rows, width},
+        weight{4 * width, width} {}
+
+  /// A step's states are rounded, and go into the next one's.
+  kit::Tolerance tolerance() const {
+    kit::Tolerance t = tolerance_of(dtype);
+    t.atol *= static_cast<double>(steps);
+    return t;
+  }
 };
 
 }  // namespace
 
-TEST_CASE("an LSTM's gates and states") {
-  kit::for_each_case("lstm_cell", 40, [](KernelCase& c) {
+TEST_CASE("the steps of an LSTM's layer") {
+  kit::for_each_case("lstm_steps", 40, [](KernelCase& c) {
     const Sizes s(c);
     const double wide = c.pick({2.0, 30.0});
-    const Operand gates = c.inout(s.gates, s.dtype, {.low = -wide, .high = wide});
-    const Operand before = c.input(s.states, s.dtype), next = c.output(s.states, s.dtype),
-                  h = c.output(s.states, s.dtype);
+    const double share = 1 / std::sqrt(static_cast<double>(s.width));
+    const Operand gates = c.inout(s.gates, s.dtype, {.low = -wide, .high = wide}),
+                  h = c.input(s.states, s.dtype, {.low = -1, .high = 1}),
+                  before = c.input(s.states, s.dtype),
+                  weight = c.input(s.weight, s.dtype, {.low = -share, .high = share}),
+                  cells = c.output(s.outputs, s.dtype), output = c.output(s.outputs, s.dtype);
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::lstm_cell(stream, at(gates), at(before), at(next), at(h));
+      kernels::lstm_steps(stream, {at(gates), at(cells), at(h), at(before), at(weight), s.reverse},
+                          at(output));
     });
-    for (const Operand& result : {gates, next, h}) c.check(result, tolerance_of(s.dtype));
+    for (const Operand& result : {gates, cells, output}) c.check(result, s.tolerance());
   });
 }
 
-TEST_CASE("the gradients of an LSTM's gates and states") {
-  kit::for_each_case("lstm_cell_backward", 40, [](KernelCase& c) {
+TEST_CASE("the gradients of the steps of an LSTM's layer") {
+  kit::for_each_case("lstm_steps_backward", 40, [](KernelCase& c) {
     const Sizes s(c);
+    const double share = 1 / std::sqrt(static_cast<double>(s.width));
     const Operand sums = c.output(s.gates, s.dtype),
                   grad_c = c.inout(s.states, s.dtype == kFloat64 ? kFloat64 : kFloat32),
-                  grad_h = c.input(s.states, s.dtype),
+                  grad_output = c.inout(s.outputs, s.dtype),
                   gates = c.input(s.gates, s.dtype, {.low = 0, .high = 1}),
-                  before = c.input(s.states, s.dtype), after = c.input(s.states, s.dtype);
+                  cells = c.input(s.outputs, s.dtype), before = c.input(s.states, s.dtype),
+                  weight = c.input(s.weight, s.dtype, {.low = -share, .high = share});
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::lstm_cell_backward(stream, at(sums), at(grad_c), at(grad_h), at(gates), at(before),
-                                  at(after));
+      kernels::lstm_steps_backward(
+          stream, {at(gates), at(cells), at(before), at(before), at(weight), s.reverse}, at(sums),
+          at(grad_c), at(grad_output));
     });
-    c.check(sums, tolerance_of(s.dtype));
-    c.check(grad_c, tolerance_of(s.dtype == kFloat64 ? kFloat64 : kFloat32));
+    c.check(sums, s.tolerance());
+    kit::Tolerance sum_of_steps = s.tolerance();
+    if (s.dtype != kFloat64) sum_of_steps.rtol = std::max(sum_of_steps.rtol, 1e-5);
+    c.check(grad_c, sum_of_steps);
   });
 }
