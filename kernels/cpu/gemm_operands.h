@@ -52,9 +52,8 @@ class Left {
     const bool whole =
         std::is_same_v<S, A> || (kPairs && a.columns % 2 == 0 && a.row_step % 2 == 0);
     apart_ = whole && a.column_step == 1 && (!conflicts<S>(a.row_step) || a.rows < 14);
-    adjacent_ = !apart_ && a.row_step == 1 && (kPairs || !conflicts<S>(a.column_step));
-    in_place_ = apart_ || (adjacent_ && std::is_same_v<S, A>);
-    if constexpr (!kPairs && !std::is_same_v<S, A>) adjacent_ = in_place_ = false;
+    adjacent_ = !apart_ && a.row_step == 1;
+    in_place_ = apart_ || (adjacent_ && std::is_same_v<S, A> && !conflicts<S>(a.column_step));
     if (!in_place_)
       packed_ = Scratch<A>(std::min(tile * tiles, (a.rows + tile - 1) / tile * tile) * block);
   }
@@ -64,10 +63,10 @@ class Left {
   /// Prepares rows [first, end), [k, k + run) of what is summed over.
   void pack(std::int64_t first, std::int64_t end, std::int64_t k, std::int64_t run) const {
     if (in_place_) return;
-    if constexpr (kPairs)
+    if (kPairs || adjacent_)
       for (std::int64_t i = first; i < end; i += tile_)
         pack_tile(packed_.data() + (i - first) * run, i, std::min(tile_, end - i), k, run);
-    else
+    else if constexpr (!kPairs)
       copy_matrix(packed_.data(), run, a_.at(first, k), a_.row_step, a_.column_step, end - first,
                   run);
   }
@@ -89,6 +88,16 @@ class Left {
 
   void pack_tile(A* packed, std::int64_t i, std::int64_t height, std::int64_t k,
                  std::int64_t run) const {
+    if constexpr (!kPairs) {
+      for (std::int64_t r = 0; r < run; ++r) copy_run(packed + r * tile_, a_.at(i, k + r), height);
+      return;
+    } else {
+      pack_pairs(packed, i, height, k, run);
+    }
+  }
+
+  void pack_pairs(Pair* packed, std::int64_t i, std::int64_t height, std::int64_t k,
+                  std::int64_t run) const {
     if (adjacent_) {
       for (std::int64_t r = 0; r < run; ++r) {
         const BFloat16* one = a_.at(i, 2 * (k + r));
