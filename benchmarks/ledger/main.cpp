@@ -6,11 +6,13 @@
 
 #include "ferrite/benchmarks/ledger/ledger.h"
 #include "ferrite/benchmarks/program.h"
+#include "ferrite/core/terminal.h"
 
 namespace {
 
 using namespace bench;
 using nlohmann::json;
+namespace terminal = ferrite::terminal;
 
 json to_json(const Launch& l, const Gpu& gpu, bool half) {
   json result = {{"name", l.name},
@@ -42,17 +44,27 @@ std::vector<Launch> set_beside(std::vector<Launch> counted, const std::vector<La
 }
 
 void print(const std::vector<Launch>& launches, const Gpu& gpu, bool half) {
-  fmt::print("{:>4} {:<46} {:>12} {:>6} {:>12} {:>12} {:>9} {:>10} {:>10}\n", "", "launch", "grid",
-             "block", "read", "written", "GFLOP", "roofline", "measured");
+  terminal::Table table({{""},
+                         {"launch", terminal::Align::left},
+                         {"grid"},
+                         {"block"},
+                         {"read"},
+                         {"written"},
+                         {"GFLOP"},
+                         {"roofline"},
+                         {"measured"}});
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Launch& l = launches[i];
     const bool kernel = l.grid[0] > 0;
-    fmt::print("{:>4} {:<46} {:>12} {:>6} {:>12} {:>12} {:>9.3f} {:>7.2f} us {:>10}\n", i + 1,
-               l.name, kernel ? fmt::format("{}x{}x{}", l.grid[0], l.grid[1], l.grid[2]) : "",
-               kernel ? fmt::format("{}", l.block[0] * l.block[1] * l.block[2]) : "", l.read,
-               l.written, 1e-9 * static_cast<double>(l.flops), l.roofline_us(gpu, half),
-               l.measured_us > 0 ? fmt::format("{:.2f} us", l.measured_us) : "");
+    table.add({fmt::to_string(i + 1), l.name,
+               kernel ? fmt::format("{}x{}x{}", l.grid[0], l.grid[1], l.grid[2]) : "",
+               kernel ? fmt::to_string(l.block[0] * l.block[1] * l.block[2]) : "",
+               fmt::to_string(l.read), fmt::to_string(l.written),
+               fmt::format("{:.3f}", 1e-9 * static_cast<double>(l.flops)),
+               fmt::format("{:.2f} us", l.roofline_us(gpu, half)),
+               l.measured_us > 0 ? fmt::format("{:.2f} us", l.measured_us) : ""});
   }
+  table.print();
 }
 
 json sums_of(const std::vector<Launch>& launches, const StepOptions& o, const Gpu& gpu, bool half,
