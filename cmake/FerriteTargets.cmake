@@ -14,18 +14,32 @@ function(ferrite_include_root folder)
   endforeach()
 endfunction()
 
+# ferrite_cuda_sources(<sources> <folders of headers>)
+# Only sources of CUDA's folders see its headers: the others compile to the same objects, which a compiler
+# cache has, with CUDA and for the emulator. So libraries link the runtime by $<LINK_ONLY:>.
+function(ferrite_cuda_sources sources folders)
+  list(FILTER sources INCLUDE REGEX "/(cuda|nccl|emulator)/")
+  if(NOT FERRITE_HAVE_CUDA OR NOT sources)
+    return()
+  endif()
+  list(PREPEND folders $<TARGET_PROPERTY:${FERRITE_CUDA_RUNTIME},INTERFACE_INCLUDE_DIRECTORIES>)
+  set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS
+    "$<$<COMPILE_LANGUAGE:CXX>:-isystem$<JOIN:${folders},;-isystem>>")
+endfunction()
+
 # ferrite_library(<folder> [FOLDERS <subfolder>...] [DEPENDS <target>...] [PRIVATE <target>...]
-#                 [ALONE <source>...])
+#                 [ALONE <source>...] [CUDA_INCLUDE <folder>...])
 #
 # Creates the library target ferrite_<folder> (alias ferrite::<folder>) from the sources in the
 # calling folder: all below it, or, given FOLDERS, only those directly in the named subfolders
 # ("." is the folder itself). Sources are globbed, so adding a file needs no edit; a folder with
 # only headers becomes an interface target. DEPENDS are linked publicly; PRIVATE targets are for
 # the .cpp files only, and no public header may include them. Sources are compiled in batches
-# except those listed as ALONE (ferrite_batches below); compile options beyond the target's own
+# except those listed as ALONE (ferrite_batches below). CUDA_INCLUDE are folders of headers for the sources
+# of CUDA's folders, beside those of its runtime. Compile options beyond the target's own
 # must be set before this is called.
 function(ferrite_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE;ALONE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;DEPENDS;PRIVATE;ALONE;CUDA_INCLUDE")
   set(target ferrite_${name})
   if(arg_FOLDERS)
     set(sources)
@@ -46,6 +60,7 @@ function(ferrite_library name)
 
   set(scope PUBLIC)
   if(sources)
+    ferrite_cuda_sources("${sources}" "${arg_CUDA_INCLUDE}")
     ferrite_batches(sources ${target} ${arg_ALONE})
     add_library(${target} ${sources})  # static, or shared with BUILD_SHARED_LIBS
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE})
