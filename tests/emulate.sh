@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of CUDA code on the emulator (tests/emulator/README.md) beyond what `tests/run.sh
-# emulator-check` does, which has the race detector for kernels and the sanitizers for host code.
-#   bash tests/emulate.sh [orders|examples|asan|levels...]
+# Runs the tests of CUDA code on the emulator (tests/emulator/README.md).
+#   bash tests/emulate.sh [race|orders|examples|asan|levels...]
+# race: kernels under the race detector, and their coverage. Host code is that of a release build;
+#   `tests/run.sh emulator-check` has it under the sanitizers too, with the tests that need no device.
 # orders: the threads in descending order; those of kernels also in a random order, which changes with
 #   every commit (FERRITE_EMULATOR_SEED=N selects one).
 # examples: the tests of the example programs.
@@ -37,19 +38,24 @@ trainings='^(nn|examples|programs)/'
 all_but_kernels='^(nn|examples|programs|ops|optim|data|autograd|core)/'
 
 bash scripts/install_packages.sh
-(($#)) || set -- orders examples asan levels
+(($#)) || set -- race orders examples asan levels
 for kind in "$@"; do
   case $kind in
+    race)
+      build emulator-race cuda_tests -DFERRITE_COVERAGE=ON
+      run emulator-race '^$'
+      bash scripts/kernel_coverage.sh --report build/emulator-race
+      ;;
     orders)
-      build emulator-check cuda_tests
+      build emulator-race cuda_tests -DFERRITE_COVERAGE=ON
       # The race detector has looked in the ascending order; here results count.
-      run emulator-check "$trainings" FERRITE_EMULATOR_RACES=0 FERRITE_EMULATOR_ORDER=descending
-      run emulator-check "$all_but_kernels" FERRITE_EMULATOR_RACES=0 \
+      run emulator-race "$trainings" FERRITE_EMULATOR_RACES=0 FERRITE_EMULATOR_ORDER=descending
+      run emulator-race "$all_but_kernels" FERRITE_EMULATOR_RACES=0 \
         FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED="$seed"
       ;;
     examples)
-      build emulator-check "all" -DFERRITE_EXAMPLES=ON
-      ctest --preset emulator-check --tests-regex '^examples/' --output-on-failure --no-tests=error \
+      build emulator-race "test_examples custom_kernel_test" -DFERRITE_COVERAGE=ON -DFERRITE_EXAMPLES=ON
+      ctest --preset emulator-race --tests-regex '^examples/' --output-on-failure --no-tests=error \
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     asan)
@@ -68,7 +74,7 @@ for kind in "$@"; do
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     *)
-      echo "unknown kind '$kind': expected orders, examples, asan or levels" >&2
+      echo "unknown kind '$kind': expected race, orders, examples, asan or levels" >&2
       exit 1
       ;;
   esac
