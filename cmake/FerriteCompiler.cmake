@@ -19,6 +19,10 @@ if(FERRITE_WERROR)
   endif()
 endif()
 
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  ferrite_cxx_options(-Wno-unknown-pragmas -Wno-unknown-attributes)  # GCC's, which it does not need
+endif()
+
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   ferrite_cxx_options(-fpch-preprocess)  # for compiler caches, which preprocess first
 endif()

@@ -52,7 +52,9 @@ FERRITE_HOST_DEVICE inline std::uint16_t float_to_half_bits(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 #elif defined(__F16C__) && !defined(__CUDACC__)
-  return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+  // Not _cvtss_sh(): Clang's is an expression of C.
+  return static_cast<std::uint16_t>(
+      _mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT)));
 #else
   return float_to_half_bits_portable(value);
 #endif

@@ -129,7 +129,8 @@ Module& Module::replace_module(std::string_view path, std::unique_ptr<Module> mo
     entry->module = std::move(module);
     return *entry->module;
   }
-  FERRITE_CHECK(typeid(old) == typeid(*module), ValueError, "replace",
+  const Module& fresh = *module;
+  FERRITE_CHECK(typeid(old) == typeid(fresh), ValueError, "replace",
                 "'{}' is a member of its {}, of type {}, which a {} cannot take the place of; a "
                 "module that the registry owns (register_module with a std::unique_ptr, elements "
                 "of a Sequential) can be replaced by any other",

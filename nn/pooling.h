@@ -37,7 +37,8 @@ class MaxPoolNd : public Module {
   MaxPoolNd(SizeOf<N> kernel_size, SizeOf<N> stride, SizeOf<N> padding = 0)
       : MaxPoolNd(kernel_size, {.stride = stride, .padding = padding}) {}
   // MaxPool2d({3, 2}), which could be a copy of MaxPool2d(3, 2) as well.
-  explicit MaxPoolNd(const std::int64_t (&kernel_size)[N]) requires(N == 2)
+  template <int M>
+  requires(M == 2 && N == 2) explicit MaxPoolNd(const std::int64_t (&kernel_size)[M])
       : MaxPoolNd(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
   /// PyTorch's return_indices: also the positions of the maxima, for MaxUnpool.
@@ -55,7 +56,8 @@ class AvgPoolNd : public Module {
   AvgPoolNd(SizeOf<N> kernel_size, SizeOf<N> stride, SizeOf<N> padding = 0)
       : AvgPoolNd(kernel_size, {.stride = stride, .padding = padding}) {}
   // AvgPool2d({3, 2}), which could be a copy of AvgPool2d(3, 2) as well.
-  explicit AvgPoolNd(const std::int64_t (&kernel_size)[N]) requires(N == 2)
+  template <int M>
+  requires(M == 2 && N == 2) explicit AvgPoolNd(const std::int64_t (&kernel_size)[M])
       : AvgPoolNd(Pair(kernel_size[0], kernel_size[1])) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;

@@ -50,7 +50,7 @@ Block<C> piecewise_block(UnaryOp op) {
   switch (op) {
     case UnaryOp::hardshrink:
       return block_of<C>([](const V& x, const V& limit, const V&) {
-        return (-limit <= x) & (x <= limit) ? V{} : x;
+        return ((-limit <= x) & (x <= limit)) ? V{} : x;
       });
     case UnaryOp::softshrink:  // NaN stays
       return block_of<C>([](const V& x, const V& limit, const V&) {
@@ -166,14 +166,14 @@ BackwardBlock<C> piecewise_backward_block(UnaryOp op) {
     case UnaryOp::hardshrink:
     case UnaryOp::softshrink:
       return backward_of<C>([](const V& g, const V& x, const V& limit, const V&) {
-        return (-limit <= x) & (x <= limit) ? V{} : g;
+        return ((-limit <= x) & (x <= limit)) ? V{} : g;
       });
     case UnaryOp::threshold:
       return backward_of<C>(
           [](const V& g, const V& x, const V& limit, const V&) { return x <= limit ? V{} : g; });
     case UnaryOp::hardsigmoid:
       return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
-        return (all<V>(-3) < x) & (x < all<V>(3)) ? g / all<V>(6) : V{};
+        return ((all<V>(-3) < x) & (x < all<V>(3))) ? g / all<V>(6) : V{};
       });
     case UnaryOp::hardswish:
       return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
@@ -200,7 +200,7 @@ BackwardBlock<C> backward_block(UnaryOp op) {
           [](const V& g, const V& x, const V&, const V&) { return x <= V{} ? V{} : g; });
     case UnaryOp::clamp:
       return backward_of<C>([](const V& g, const V& x, const V& low, const V& high) {
-        return (x <= low) | (high <= x) | (x != x) ? V{} : g;
+        return ((x <= low) | (high <= x) | (x != x)) ? V{} : g;
       });
     case UnaryOp::sigmoid:
       return backward_of<C>(

@@ -24,7 +24,7 @@ struct Extremum {
   /// NaN wins. Bitwise, as a jump would keep the loop from being vectorised.
   template <class T>
   static T better(T a, T x) {
-    return (kMax ? x > a : x < a) | (x != x) ? x : a;
+    return ((kMax ? x > a : x < a) | (x != x)) ? x : a;
   }
   Lane lane() const { return worst<Lane>(); }
   Total total() const { return worst<Total>(); }

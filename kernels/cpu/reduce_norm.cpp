@@ -51,7 +51,7 @@ struct NormInf : Norm<E> {
   static constexpr double kWorst = kMax ? 0 : std::numeric_limits<double>::infinity();
   template <class T>
   static T better(T a, T x) {
-    return (kMax ? x > a : x < a) | (x != x) ? x : a;
+    return ((kMax ? x > a : x < a) | (x != x)) ? x : a;
   }
   E lane() const { return static_cast<E>(kWorst); }
   double total() const { return kWorst; }

@@ -98,7 +98,8 @@ Replicas replicate(nn::Module& module, dp::DeviceComm& comm, const ReplicateOpti
   const ModuleTensors tensors(module);
   check_devices(tensors, comm.devices()[0]);
   const auto plan = buckets_of(tensors, options.bucket_cap_mb);
-  auto state = std::make_shared<Replicas::State>(module, std::make_shared<Copies>());
+  auto state =
+      std::make_shared<Replicas::State>(Replicas::State{module, std::make_shared<Copies>()});
   if (comm.devices().size() == 1) return Replicas(std::move(state));
 
   const std::vector<std::vector<Tensor>> lists = dp::broadcast_in_turn(comm, tensors.all);

@@ -66,11 +66,13 @@ class Correlation {
   };
 
   void run_row(const Axis& rows, const Axis& columns, std::int64_t image, std::int64_t i) const {
-    const auto [first_row, last_row] = taps_inside(rows, i, in_.height);
-    const auto [left, right] = interior(columns, in_.width);
+    // No structured bindings: Clang captures them from version 16 on.
+    const auto row_taps = taps_inside(rows, i, in_.height);
+    const auto inner = interior(columns, in_.width);
+    const std::int64_t left = inner.first, right = inner.second;
     for_blocks(0, out_.channels, [&, this](std::int64_t c, auto width) {
       constexpr int W = width, P = kPixels<T, W>;
-      Taps taps{first_row, last_row, 0, columns.taps};
+      Taps taps{row_taps.first, row_taps.second, 0, columns.taps};
       const auto at_edge = [&](std::int64_t j) {
         std::tie(taps.first_column, taps.last_column) = taps_inside(columns, j, in_.width);
         run_pixels<W, 1>(rows, columns, image, i, j, c, taps);
@@ -169,7 +171,8 @@ class WeightGradient {
 
   void add_image(std::int64_t image, std::int64_t begin, std::int64_t end, T* sums) const {
     const std::int64_t channels = grad_.channels;
-    for (std::int64_t c = begin; c < end;) {
+    std::int64_t c = begin;
+    while (c < end) {
       // No block twice: these sums add to what is there.
       const auto block = [&](auto width) {
         constexpr int W = width;

@@ -227,22 +227,26 @@ void map_pixels(T* to, std::int64_t point_step, const TilePixels<const T>& tile,
         pixels[i][j] = tile.has(i, j) ? tile.at(i, j) : kZeros<T>;
         moves[i][j] = tile.has(i, j) ? -1 : 0;
       }
-  const auto run = [&](std::int64_t c, auto load_pixel) [[gnu::always_inline]] {
+  const auto run = [&](std::int64_t c, auto load_pixel) __attribute__((always_inline)) {
     map_tile<T, Map>(
-        [&](int i, int j) [[gnu::always_inline]] {
+        [&](int i, int j) __attribute__((always_inline)) {
           if constexpr (kWhole)
             return load_pixel(tile.at(i, j) + c);
           else
             return load_pixel(pixels[i][j] + (c & moves[i][j]));
         },
-        [&](int i, int j, Vector<T> v)
-            [[gnu::always_inline]] { store(to + (i * Map::kOut + j) * point_step + c, v); });
+        [&](int i, int j, Vector<T> v) __attribute__((always_inline)) {
+          store(to + (i * Map::kOut + j) * point_step + c, v);
+        });
   };
   std::int64_t c = 0;
   for (; c + kLanes<T> <= channels; c += kLanes<T>)
-    run(c, [](const T* p) [[gnu::always_inline]] { return load(p); });
+    run(
+        c, [](const T* p) __attribute__((always_inline)) { return load(p); });
   if (c < channels)
-    run(c, [&](const T* p) [[gnu::always_inline]] { return load_partial(p, channels - c); });
+    run(
+        c, [&](const T* p)
+               __attribute__((always_inline)) { return load_partial(p, channels - c); });
 }
 }  // namespace detail
 
@@ -262,18 +266,21 @@ void map_pixels(T* to, std::int64_t point_step, const TilePixels<const T>& tile,
 template <class Map, class T>
 void map_vectors(T* to, std::int64_t to_step, const T* from, std::int64_t from_step,
                  std::int64_t count) {
-  const auto run = [&](std::int64_t c, auto load_some) [[gnu::always_inline]] {
+  const auto run = [&](std::int64_t c, auto load_some) __attribute__((always_inline)) {
     map_tile<T, Map>(
-        [&](int i, int j)
-            [[gnu::always_inline]] { return load_some(from + (i * Map::kIn + j) * from_step + c); },
+        [&](int i, int j) __attribute__((always_inline)) {
+          return load_some(from + (i * Map::kIn + j) * from_step + c);
+        },
         [&](int i, int j, Vector<T> v)
-            [[gnu::always_inline]] { store(to + (i * Map::kOut + j) * to_step + c, v); });
+            __attribute__((always_inline)) { store(to + (i * Map::kOut + j) * to_step + c, v); });
   };
   std::int64_t c = 0;
   for (; c + kLanes<T> <= count; c += kLanes<T>)
-    run(c, [](const T* p) [[gnu::always_inline]] { return load(p); });
+    run(
+        c, [](const T* p) __attribute__((always_inline)) { return load(p); });
   if (c < count)
-    run(c, [&](const T* p) [[gnu::always_inline]] { return load_partial(p, count - c); });
+    run(
+        c, [&](const T* p) __attribute__((always_inline)) { return load_partial(p, count - c); });
 }
 
 /// OutputMap of the products at `from` (whole vectors for each point, point_step apart) into a
@@ -285,11 +292,12 @@ void map_products(const TilePixels<T>& tile, const T* from, std::int64_t point_s
   for (std::int64_t c = 0; c < channels; c += kLanes<T>) {
     const Vector<T> add = bias ? load(bias + c) : Vector<T>{};
     const std::int64_t count = std::min<std::int64_t>(kLanes<T>, channels - c);
-    const auto run = [&](auto put) [[gnu::always_inline]] {
+    const auto run = [&](auto put) __attribute__((always_inline)) {
       map_tile<T, OutputMap<M>>(
-          [&](int i, int j)
-              [[gnu::always_inline]] { return load(from + (i * kSide<M> + j) * point_step + c); },
-          [&](int i, int j, Vector<T> v) [[gnu::always_inline]] {
+          [&](int i, int j) __attribute__((always_inline)) {
+            return load(from + (i * kSide<M> + j) * point_step + c);
+          },
+          [&](int i, int j, Vector<T> v) __attribute__((always_inline)) {
             v += add;
             // A NaN stays one.
             if constexpr (kRelu) v = v < T(0) ? Vector<T>{} : v;
@@ -297,9 +305,10 @@ void map_products(const TilePixels<T>& tile, const T* from, std::int64_t point_s
           });
     };
     if (whole && count == kLanes<T>)
-      run([&](int i, int j, Vector<T> v) [[gnu::always_inline]] { store(tile.at(i, j) + c, v); });
+      run([&](int i, int j, Vector<T> v)
+              __attribute__((always_inline)) { store(tile.at(i, j) + c, v); });
     else
-      run([&](int i, int j, Vector<T> v) [[gnu::always_inline]] {
+      run([&](int i, int j, Vector<T> v) __attribute__((always_inline)) {
         if (tile.has(i, j)) store_partial(tile.at(i, j) + c, v, count);
       });
   }
