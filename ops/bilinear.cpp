@@ -29,7 +29,7 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
   for (int d = 0; fits && d + 1 < x1.dim(); ++d) fits = x1.size(d) == x2.size(d);
   FERRITE_CHECK(fits, ShapeError, op, "expected inputs [*, {}] and [*, {}], got {} and {}", in1,
                 in2, x1.describe(), x2.describe());
-  FERRITE_CHECK(!bias.defined() || bias.shape() == Shape{out}, ShapeError, op,
+  FERRITE_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == out), ShapeError, op,
                 "expected a bias [{}], got {}", out, bias.describe());
   return ops::renamed(op, [&] {
     Shape shape = x1.shape();

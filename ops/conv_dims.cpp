@@ -178,8 +178,8 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
     FERRITE_CHECK(bias.dtype() == input.dtype(), DTypeError, op,
                   "the bias is {}, the input {}; convert one with to(dtype)", bias.describe(),
                   input.describe());
-    FERRITE_CHECK(bias.shape() == Shape{channels}, ShapeError, op, "expected a bias [{}], got {}",
-                  channels, bias.shape());
+    FERRITE_CHECK(bias.dim() == 1 && bias.size(0) == channels, ShapeError, op,
+                  "expected a bias [{}], got {}", channels, bias.shape());
   }
   return ops::renamed(op, [&] {
     const Tensor planes =

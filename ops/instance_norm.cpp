@@ -62,7 +62,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
     Tensor out = group_norm(input, input.size(1), weight, bias, o.eps);
     if (!running_mean.defined()) return out;
     for (const Tensor* t : {&running_mean, &running_var}) {
-      FERRITE_CHECK(t->shape() == Shape{input.size(1)}, ShapeError, op,
+      FERRITE_CHECK(t->dim() == 1 && t->size(0) == input.size(1), ShapeError, op,
                     "expected running statistics [{}], got {}", input.size(1), t->describe());
       FERRITE_CHECK(t->device() == input.device(), DeviceError, op,
                     "a running statistic is on {}, input on {}", t->device(), input.device());
