@@ -65,7 +65,7 @@ void add_of_pairs(std::vector<Op>& table) {
   two([](T a, T b) { return a / b; });
   two([](T a, T b) { return eq(a, b); });
   two([](T a, T b) { return matmul(a, b.transpose(0, 1)); });
-  two([](T a, T b) { return a.clone().mul_(b).div_(a).add_(b).sub_(2); });
+  two([](T a, T b) { return a.clone().mul_(b).div_(a + 3).add_(b).sub_(2); });
 }
 
 void add_of_parts(std::vector<Op>& table) {
