@@ -98,6 +98,19 @@ TEST_CASE("products of dense matrices and vectors, also in parts") {
   });
 }
 
+TEST_CASE("a transposed left operand whose columns fall into few sets of a cache") {
+  kit::for_each_case("matmul of 512 rows", 6, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat64, kFloat16, kBFloat16});
+    const std::int64_t m = 512, k = c.integer(1, 420), n = c.integer(5, 40);
+    const kit::OperandOptions dense{.low = -1, .high = 1};
+    const Operand a = c.input({k, m}, dtype, dense), b = c.input({k, n}, dtype, dense);
+    const Operand out = c.output({m, n}, dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::matmul(stream, at(out), kernels::transposed(at(a)), at(b));
+    });
+    c.check(out, tolerance(dtype, k));
+  });
+}
 TEST_CASE("long sums of few results, in parts") {
   kit::for_each_case("deep matmul", 30, [](KernelCase& c) {
     const Sizes s{c.pick<std::int64_t>({0, 2}), c.integer(1, 40), c.integer(500, 3000),
