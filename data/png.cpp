@@ -79,11 +79,13 @@ struct Geometry {
 
 /// libpng allocates the size that a chunk claims before it reads the chunk.
 void check_chunks(Bytes bytes, const Where& where) {
-  for (std::size_t at = kSignatureBytes; bytes.size() - at >= 12;) {
+  for (std::size_t at = kSignatureBytes;;) {
+    const std::size_t left = bytes.size() - at;
+    where.check(left >= 12, at, "the file ends early: a chunk takes 12 bytes or more, {} are left",
+                left);
     const std::uint64_t length = load_big32(bytes.data() + at);
-    where.check(length <= bytes.size() - at - 12, at,
-                "the file ends early: a chunk claims {} bytes, {} are left", length,
-                bytes.size() - at - 12);
+    where.check(length <= left - 12, at,
+                "the file ends early: a chunk claims {} bytes, {} are left", length, left - 12);
     if (std::memcmp(bytes.data() + at + 4, "IEND", 4) == 0) return;
     at += length + 12;
   }

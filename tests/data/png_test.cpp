@@ -1,5 +1,7 @@
 #include "ferrite/data/png.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "ferrite/core/generator.h"
@@ -201,6 +203,11 @@ TEST_CASE("png: a chunk that claims more than the file has") {
   const std::string file =
       png(2, 1, 8, 3, std::string("\0\1\0", 3), chunk("PLTE", "\1\2\3") + text);
   CHECK(contains(message_of<IoError>([&] { parse(file); }), "a chunk claims 1953432067 bytes"));
+  // Of which the file has a header, and too little for its checksum.
+  const std::size_t at = file.find("tEXt") - 4;
+  for (std::size_t left = 0; left < 12; ++left)
+    CHECK(contains(message_of<IoError>([&] { parse(file.substr(0, at + left)); }),
+                   fmt::format("a chunk takes 12 bytes or more, {} are left", left)));
 }
 
 TEST_CASE("png: fuzz") {
