@@ -84,11 +84,6 @@ Gradients by_ops(const Kept& k, const Gradients& grads, Needs needs) {
   return result;
 }
 
-kernels::LstmSteps steps_of(const Tensor& gates, const Tensor& cells, const LstmStates& initial,
-                            const Tensor& weight, bool reverse) {
-  return {gates, cells, initial.h, initial.c, weight, reverse};
-}
-
 /// The gradients of all steps' sums, [T, N, 4 * H], and of the initial cell states.
 std::pair<Tensor, Tensor> gradients_of_sums(const Kept& k, const Gradients& grads) {
   const Tensor c = k.c.get().contiguous(), weight = k.weight_hh.get().contiguous();
@@ -98,8 +93,7 @@ std::pair<Tensor, Tensor> gradients_of_sums(const Kept& k, const Gradients& grad
   const Tensor by_c = (grads[1].defined() ? grads[1].clone() : zeros_like(c)).to(wide).contiguous();
   const Tensor by_sums = empty_like(k.gates);
   kernels::lstm_steps_backward(current_stream(by_sums.device()),
-                               steps_of(k.gates, k.cells, {c, c}, weight, k.reverse), by_sums, by_c,
-                               by_h);
+                               {k.gates, k.cells, {}, c, weight, k.reverse}, by_sums, by_c, by_h);
   return {by_sums, by_c.to(dtype)};
 }
 
@@ -139,9 +133,8 @@ LstmSequence lstm_sequence(const Tensor& x, const LstmWeights& w, const LstmStat
   const Tensor gates = no_grad([&] { return linear(x, w.ih, w.bias).contiguous(); });
   const Tensor output = empty(states, options), cells = empty(states, options);
   no_grad([&] {
-    const LstmStates first{initial.h.contiguous(), initial.c.contiguous()};
-    kernels::lstm_steps(current_stream(x.device()),
-                        steps_of(gates, cells, first, w.hh.contiguous(), reverse), output);
+    const Tensor h = initial.h.contiguous(), c = initial.c.contiguous(), weight = w.hh.contiguous();
+    kernels::lstm_steps(current_stream(x.device()), {gates, cells, h, c, weight, reverse}, output);
   });
   const std::int64_t end = at_step(steps - 1, steps, reverse);
   const Tensor last_c = no_grad([&] { return cells.select(0, end).clone(); });

@@ -111,6 +111,7 @@ TEST_CASE("a transposed left operand whose columns fall into few sets of a cache
     c.check(out, tolerance(dtype, k));
   });
 }
+
 TEST_CASE("long sums of few results, in parts") {
   kit::for_each_case("deep matmul", 30, [](KernelCase& c) {
     const Sizes s{c.pick<std::int64_t>({0, 2}), c.integer(1, 40), c.integer(500, 3000),
