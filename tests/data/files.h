@@ -17,8 +17,14 @@
 #include "ferrite/data/file.h"
 #include "ferrite/tests/data/gzip.h"
 #include "ferrite/tests/support/message.h"
+#include "ferrite/tests/support/sanitizers.h"
 
 namespace ferrite::test {
+
+/// As many names as fit into a file's header of a few megabytes: a reader that takes quadratic time
+/// exceeds the time limit of a test. ThreadSanitizer, which takes 20 times as long, looks for
+/// races, and gets fewer.
+inline int many_names() { return has_thread_sanitizer() ? 25'000 : 250'000; }
 
 /// A temporary folder, removed with the object.
 class TempDir {
