@@ -8,6 +8,7 @@
 #pragma once
 
 #include "ferrite/kernels/kernel.h"
+#include "ferrite/kernels/pool.h"
 
 namespace ferrite::kernels {
 
@@ -67,7 +68,8 @@ struct RunningStatistics {
 /// last.
 inline constexpr std::int64_t kNormCounters = 1024;
 
-/// batch_norm_finish() and batch_norm_apply() of a batch in one, which also counts the batch.
+/// batch_norm_finish() and batch_norm_apply() of a batch in one, which also counts the batch. If
+/// `out` has no data, there is no affine step.
 /// `mean` and `invstd` are written; `mean` may be that of `batch` unless these are sums. `counters`
 /// (optional, int32 [kNormCounters]) becomes zeros.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_train, const ChannelLayout& layout, const View& out,
@@ -107,6 +109,20 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& 
                   const View& dx, const View& dy, const View& in, const View& mean,
                   const View& invstd, const View& weight, const View& sum_dy,
                   const View& sum_dy_xhat, const View& count, std::int64_t n, const ReluMask& mask);
+
+/// The affine step, a ReLU and max_pool2d() in one pass over NHWC tensors: `out` and `code`
+/// (optional) are those of the pooling; `picked` (optional, like `out`) receives `in` where the
+/// maxima are, whose sums by batch_norm_backward_reduce() with a mask from the input are then those
+/// of the whole. Each window has a cell.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_max_pool, const Pool2d& pool, const View& out,
+                  const View& picked, const View& code, const View& in, const View& mean,
+                  const View& invstd, const View& weight, const View& bias);
+/// batch_norm_backward_apply() of a batch's statistics with a mask from the input, whose dy is what
+/// max_pool2d_backward() makes of `grad_out`.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_max_pool_backward, const Pool2d& pool, const View& dx,
+                  const View& grad_out, const View& code, const View& in, const View& mean,
+                  const View& invstd, const View& weight, const View& bias, const View& sum_dy,
+                  const View& sum_dy_xhat);
 
 /// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
 /// own mean and rstd (written, [rows]); weight and bias [width], optional. If `mean` has no data,

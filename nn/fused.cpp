@@ -28,18 +28,21 @@ Tensor conv_relu(Conv2d& conv, const Tensor& x) {
 
 namespace {
 
-/// bn(x), followed by the residual and the ReLU of `then`.
+/// bn(x), followed by the residual, the ReLU and the pooling of `then`.
 Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   if (!bn.has_hooks()) return bn.in_call([&] { return bn.forward(x, then); });
   Tensor out = bn(x);
   if (then.residual.defined()) out = out + then.residual;
-  return then.relu ? relu(out) : out;
+  if (then.relu) out = relu(out);
+  return then.max_pool ? max_pool2d(out, *then.max_pool) : out;
 }
 
 /// The same for conv(x).
 Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
-  if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks())
-    return conv_relu(conv, x);
+  if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks()) {
+    const Tensor out = conv_relu(conv, x);
+    return then.max_pool ? max_pool2d(out, *then.max_pool) : out;
+  }
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
@@ -55,10 +58,19 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
 
 Tensor bn_relu(BatchNorm& bn, const Tensor& x) { return normalize(bn, x, {.relu = true}); }
 
+Tensor bn_relu_max_pool(BatchNorm& bn, const Tensor& x, const MaxPool2dOptions& pool) {
+  return normalize(bn, x, {.relu = true, .max_pool = pool});
+}
+
 Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x) { return normalize(conv, bn, x, {}); }
 
 Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x) {
   return normalize(conv, bn, x, {.relu = true});
+}
+
+Tensor conv_bn_relu_max_pool(Conv2d& conv, BatchNorm& bn, const Tensor& x,
+                             const MaxPool2dOptions& pool) {
+  return normalize(conv, bn, x, {.relu = true, .max_pool = pool});
 }
 
 Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual) {
@@ -81,23 +93,30 @@ struct Fused {
   std::size_t modules = 0;  // 0: there is no such op, or hooks need the intermediate tensors
 };
 
+/// The i-th of `modules` as an M; null if there is none, its type is another, or it has hooks.
+template <class M>
+M* plain(std::span<Module* const> modules, std::size_t i) {
+  return i < modules.size() && !modules[i]->has_hooks() ? exactly<M>(*modules[i]) : nullptr;
+}
+
 Fused run_fused(std::span<Module* const> modules, const Tensor& x) {
-  if (modules.size() < 2) return {};
-  Module &first = *modules[0], &second = *modules[1];
-  if (first.has_hooks() || second.has_hooks()) return {};
-  const bool relu_next = exactly<ReLU>(second);
-  if (Linear* linear = exactly<Linear>(first)) {
-    if (relu_next) return {linear_relu(*linear, x), 2};
-    if (const GELU* gelu = exactly<GELU>(second))
+  if (Linear* linear = plain<Linear>(modules, 0)) {
+    if (plain<ReLU>(modules, 1)) return {linear_relu(*linear, x), 2};
+    if (const GELU* gelu = plain<GELU>(modules, 1))
       return {linear_gelu(*linear, x, gelu->approximate()), 2};
   }
-  if (BatchNorm2d* bn = exactly<BatchNorm2d>(first); bn && relu_next) return {bn_relu(*bn, x), 2};
-  if (Conv2d* conv = exactly<Conv2d>(first)) {
-    if (relu_next) return {conv_relu(*conv, x), 2};
-    if (BatchNorm2d* bn = exactly<BatchNorm2d>(second); bn && x.dim() == 4) {
-      if (modules.size() > 2 && exactly<ReLU>(*modules[2]) && !modules[2]->has_hooks())
-        return {conv_bn_relu(*conv, *bn, x), 3};
-      return {conv_bn(*conv, *bn, x), 2};
+  if (BatchNorm2d* bn = plain<BatchNorm2d>(modules, 0); bn && plain<ReLU>(modules, 1)) {
+    if (const MaxPool2d* pool = plain<MaxPool2d>(modules, 2))
+      return {bn_relu_max_pool(*bn, x, pool->options()), 3};
+    return {bn_relu(*bn, x), 2};
+  }
+  if (Conv2d* conv = plain<Conv2d>(modules, 0)) {
+    if (plain<ReLU>(modules, 1)) return {conv_relu(*conv, x), 2};
+    if (BatchNorm2d* bn = plain<BatchNorm2d>(modules, 1); bn && x.dim() == 4) {
+      if (!plain<ReLU>(modules, 2)) return {conv_bn(*conv, *bn, x), 2};
+      if (const MaxPool2d* pool = plain<MaxPool2d>(modules, 3))
+        return {conv_bn_relu_max_pool(*conv, *bn, x, pool->options()), 4};
+      return {conv_bn_relu(*conv, *bn, x), 3};
     }
   }
   return {};

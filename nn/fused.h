@@ -9,6 +9,7 @@
 #include "ferrite/nn/conv.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/norm.h"
+#include "ferrite/nn/pooling.h"
 #include "ferrite/ops/activation.h"
 
 namespace ferrite::nn {
@@ -21,13 +22,16 @@ Tensor linear_gelu(Linear& linear, const Tensor& x,
 /// relu(conv(x)).
 Tensor conv_relu(Conv2d& conv, const Tensor& x);
 
-/// relu(bn(x)).
+/// relu(bn(x)), and max_pool2d() of that.
 Tensor bn_relu(BatchNorm& bn, const Tensor& x);
+Tensor bn_relu_max_pool(BatchNorm& bn, const Tensor& x, const MaxPool2dOptions& pool);
 
-/// bn(conv(x)), relu(bn(conv(x))) and relu(bn(conv(x)) + residual). In training the convolution
-/// also computes the statistics of the batch.
+/// bn(conv(x)), relu(bn(conv(x))), max_pool2d() of that, and relu(bn(conv(x)) + residual). In
+/// training the convolution also computes the statistics of the batch.
 Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x);
+Tensor conv_bn_relu_max_pool(Conv2d& conv, BatchNorm& bn, const Tensor& x,
+                             const MaxPool2dOptions& pool);
 Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual);
 
 /// The output of a Sequential of these modules, which run one by one or fused with those that

@@ -54,7 +54,8 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   check_input(input);
   if (is_identity_) {
     const Tensor sum = options.residual.defined() ? input + options.residual : input;
-    return options.relu ? relu(sum) : sum;
+    const Tensor out = options.relu ? relu(sum) : sum;
+    return options.max_pool ? max_pool2d(out, *options.max_pool) : out;
   }
   options.training = uses_batch_statistics();
   options.momentum = options_.momentum.value_or(1);

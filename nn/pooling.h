@@ -43,6 +43,7 @@ class MaxPoolNd : public Module {
   Tensor forward(const Tensor& input) override;
   /// PyTorch's return_indices: also the positions of the maxima, for MaxUnpool.
   std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input);
+  const MaxPoolOptions<N>& options() const { return options_; }
   std::string extra_repr() const override;
 
  private:

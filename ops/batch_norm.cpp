@@ -1,5 +1,5 @@
-// Batch norm, alone or with a ReLU behind it, to which a residual may have been added (declared in
-// ops/norm.h).
+// Batch norm, alone or with a ReLU behind it, to which a residual may have been added or a max
+// pooling follows (declared in ops/norm.h).
 #include "ferrite/autograd/accumulate.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
@@ -13,6 +13,7 @@
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/norm_arguments.h"
 #include "ferrite/ops/norm_gradient.h"
+#include "ferrite/ops/pool_planes.h"
 
 namespace ferrite {
 
@@ -59,6 +60,7 @@ struct BatchNorm {
 /// How errors, profiles and the tape name a batch norm with what follows it.
 const char* name_of(const BatchNormFuncOptions& options) {
   if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
+  if (options.max_pool) return "batch_norm_relu_max_pool";
   return options.relu ? "batch_norm_relu" : "batch_norm";
 }
 
@@ -80,6 +82,8 @@ void check_batch_norm(const BatchNorm& args) {
   check_eps(args.options.eps, op);
   FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
                 "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
+  FERRITE_CHECK(!args.options.max_pool || input.dim() == 4, ShapeError, op,
+                "expects an input of [N, C, H, W] before a max pooling, got {}", input.describe());
   const Shape shape{input.size(1)};
   check_parameter(args.weight, shape, input, "weight", op);
   check_parameter(args.bias, shape, input, "bias", op);
@@ -274,6 +278,32 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
           needs[3] ? dy : Tensor()};
 }
 
+/// The same behind a ReLU and a max pooling: the sums are those of the picked elements, to which
+/// all gradient goes.
+Gradients max_pool_norm_backward(const Channels& channels, const ops::PoolPlan& plan,
+                                 const Tensor& grad, const Tensor& input, const Tensor& picked,
+                                 const Tensor& code, const Tensor& weight, const Tensor& bias,
+                                 const Statistics& s, Needs needs) {
+  once_differentiable();
+  const Stream stream = current_stream(grad.device());
+  const Tensor dy = dense(grad, input.dtype(), channels.format);
+  const Tensor sum_dy = empty_like(s.mean), sum_dy_xhat = empty_like(s.mean);
+  ChannelLayout of_results = channels.layout;
+  of_results.outer = plan.pool.batch * plan.pool.h.output * plan.pool.w.output;
+  const ReluMask mask{
+      .from = ReluMask::From::input, .weight = optional(weight), .bias = optional(bias), .out = {}};
+  kernels::batch_norm_backward_reduce(stream, of_results, sum_dy, sum_dy_xhat, dy, picked, s.mean,
+                                      s.invstd, mask, View(), optional(s.counters));
+  Tensor dx;
+  if (needs[0]) {
+    const Tensor x = dense(input, input.dtype(), channels.format);
+    dx = empty_like(x);
+    kernels::batch_norm_max_pool_backward(stream, plan.pool, dx, dy, code, x, s.mean, s.invstd,
+                                          optional(weight), optional(bias), sum_dy, sum_dy_xhat);
+  }
+  return {dx, needs[1] ? sum_dy_xhat : Tensor(), needs[2] ? sum_dy : Tensor()};
+}
+
 Tensor batch_norm(const BatchNorm& args) {
   const auto& [op, input, running_mean, running_var, weight, bias, options] = args;
   const Tensor& residual = options.residual;
@@ -344,19 +374,78 @@ Tensor batch_norm(const BatchNorm& args) {
   return out;
 }
 
+/// Whether the ReLU and the pooling behind it can be one pass with the affine step.
+bool pools_in_one(const Tensor& input, const BatchNormFuncOptions& options) {
+  if (!options.max_pool) return false;
+  // Errors come before the running statistics move.
+  const bool has_cells = ops::max_pool_plan(name_of(options), input, *options.max_pool).has_cells();
+  return has_cells && options.training && options.relu && !options.residual.defined() &&
+         !options.parts && input.suggest_memory_format() == kChannelsLast;
+}
+
+Tensor batch_norm_max_pool(const BatchNorm& args) {
+  const auto& [op, input, running_mean, running_var, weight, bias, options] = args;
+  const ops::PoolPlan plan = ops::max_pool_plan(op, input, *options.max_pool);
+  const Channels channels = channels_of(input);
+  const DType dtype = statistics_dtype(input.dtype());
+  const Tensor x = dense(input, input.dtype(), channels.format);
+  const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
+  check_count(args, x, channels.layout);
+  const bool records = recording(input, weight, bias);
+  const Statistics s = normalize_batch(args, x, channels.layout, {.x = x}, records);
+  const TensorOptions of_results{
+      .dtype = input.dtype(), .device = input.device(), .memory_format = channels.format};
+  Tensor out = empty(plan.out, of_results), picked, code;
+  if (records) {
+    picked = empty(plan.out, of_results);
+    code = empty(plan.out, {.dtype = plan.pool.code_dtype(),
+                            .device = input.device(),
+                            .memory_format = channels.format});
+  }
+  kernels::batch_norm_max_pool(current_stream(x.device()), plan.pool, out, optional(picked),
+                               optional(code), x, s.mean, s.invstd, optional(w), optional(b));
+  if (!records) return out;
+
+  auto backward = [input = Saved(input), weight = Saved(weight), bias = Saved(bias), picked, code,
+                   mean = s.mean, invstd = s.invstd, counters = s.counters, plan, channels, dtype,
+                   eps = options.eps, weight_dtype = weight.defined() ? weight.dtype() : dtype,
+                   bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
+                                                                       Needs needs) -> Gradients {
+    Gradients g(3);
+    if (grad_enabled()) {
+      g = ops::batch_norm_gradient(
+          {.x = input.get(), .weight = weight.get(), .bias = bias.get(), .eps = eps, .relu = true},
+          ops::max_pool_backward(plan, grad, code), needs);
+    } else {
+      g = max_pool_norm_backward(channels, plan, grad, input.get(), picked, code,
+                                 dense(weight.get(), dtype), dense(bias.get(), dtype),
+                                 {mean, invstd, counters}, needs);
+    }
+    g[1] = as_dtype(g[1], weight_dtype);
+    g[2] = as_dtype(g[2], bias_dtype);
+    g.resize(3);
+    return g;
+  };
+  record(out, op, {input, weight, bias}, std::move(backward));
+  return out;
+}
+
 }  // namespace
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormFuncOptions& options) {
+  const auto then_pool = [&](const Tensor& t) {
+    return options.max_pool ? max_pool2d(t, *options.max_pool) : t;
+  };
   if (tracing::on()) {
     BatchNormFuncOptions alone = options;
-    alone.residual = {}, alone.relu = false;
+    alone.residual = {}, alone.relu = false, alone.max_pool = {};
     const Tensor out = tracing::op(
         "batch_norm", {input, running_mean, running_var, weight, bias},
         {{"training", options.training}, {"eps", options.eps}},
         [&] { return batch_norm(input, running_mean, running_var, weight, bias, alone); });
     const Tensor sum = options.residual.defined() ? out + options.residual : out;
-    return options.relu ? relu(sum) : sum;
+    return then_pool(options.relu ? relu(sum) : sum);
   }
   if (const auto cast = ops::autocast(AutocastOp::batch_norm, input, options.residual)) {
     BatchNormFuncOptions with_cast = options;
@@ -368,7 +457,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                                 options.residual);
   const BatchNorm args{op, input, running_mean, running_var, weight, bias, options};
   check_batch_norm(args);
-  return batch_norm(args);
+  return pools_in_one(input, options) ? batch_norm_max_pool(args) : then_pool(batch_norm(args));
 }
 
 }  // namespace ferrite

@@ -9,6 +9,7 @@
 
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/channel_statistics.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite {
 
@@ -22,6 +23,8 @@ struct BatchNormFuncOptions {
   /// rounded to the input's type once, at the end.
   Tensor residual = {};
   bool relu = false;  ///< whether a ReLU follows
+  /// A max_pool2d() after that, of [N, C, H, W].
+  std::optional<MaxPool2dOptions> max_pool = {};
   /// Those of the input, where they are known (conv2d_statistics): training need not compute them.
   ChannelStatistics statistics = {};
   /// One int64, the number of batches so far, to which training adds one.
@@ -42,8 +45,9 @@ struct BatchNormFuncOptions {
 ///
 /// A residual and a ReLU, as blocks of residual networks have them, cost no pass over the data of
 /// their own. Without a residual the ReLU keeps no output for its gradient: it finds from the input
-/// again where it let it pass. Errors and profiles name the form: batch_norm_relu,
-/// batch_norm_add_relu, batch_norm_add.
+/// again where it let it pass. In training, a ReLU without a residual and the max pooling behind it
+/// are one pass too in channels_last, which keeps neither of their inputs. Errors and profiles name
+/// the form: batch_norm_relu, batch_norm_add_relu, batch_norm_add, batch_norm_relu_max_pool.
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {},
                   const BatchNormFuncOptions& options = {});

@@ -19,13 +19,7 @@ using kernels::PoolAxis;
 
 namespace {
 
-/// The parameters of a pooling, for forward and all its gradients.
-struct Plan {
-  Pool2d pool;
-  Shape in, out;
-  MemoryFormat format;
-  const char* op;
-};
+using Plan = ops::PoolPlan;
 
 std::int64_t output_size(const PoolAxis& a, bool ceil_mode) {
   // With ceil_mode a window may be larger than the padded input by less than its stride.
@@ -163,9 +157,7 @@ Tensor max_of_none(const Plan& plan, const Tensor& input, Tensor* indices) {
 /// Computes indices if `indices` is given.
 Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
   const Pool2d& pool = plan.pool;
-  // Dilation can leave the first window in the padding alone; it is the only one of its axis then.
-  if (pool.h.window(0).count == 0 || pool.w.window(0).count == 0)
-    return max_of_none(plan, input, indices);
+  if (!plan.has_cells()) return max_of_none(plan, input, indices);
   FERRITE_CHECK(pool.h.widest() * pool.w.widest() <= INT32_MAX, ShapeError, plan.op,
                 "windows of {} x {} have more than 2^31 cells", pool.h.widest(), pool.w.widest());
   const bool records = recording(input);
@@ -214,9 +206,17 @@ Tensor avg_backward(const Plan& plan, const Tensor& grad) {
 
 // ---- Of planes, for functions of one to three dimensions
 
+ops::PoolPlan ops::max_pool_plan(const char* op, const Tensor& input, const MaxPool2dOptions& o) {
+  return sliding_plan(op, input, o, o.dilation);
+}
+
+Tensor ops::max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code) {
+  return max_backward(plan, grad, code);
+}
+
 Tensor ops::max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& o,
                             Tensor* indices) {
-  return max_forward(sliding_plan(op, input, o, o.dilation), input, indices);
+  return max_forward(max_pool_plan(op, input, o), input, indices);
 }
 
 Tensor ops::avg_pool_planes(const char* op, const Tensor& input, const AvgPool2dOptions& o) {

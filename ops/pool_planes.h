@@ -2,9 +2,24 @@
 // tagged with `op`. `indices`, if not null, is set to the positions of the maxima.
 #pragma once
 
+#include "ferrite/kernels/pool.h"
 #include "ferrite/ops/pool.h"
 
 namespace ferrite::ops {
+
+/// The parameters of a pooling, for forward and all its gradients.
+struct PoolPlan {
+  kernels::Pool2d pool;
+  Shape in, out;
+  MemoryFormat format;
+  const char* op;
+
+  /// Whether each window has a cell: dilation can leave the only window of an axis in the padding.
+  bool has_cells() const { return pool.h.window(0).count > 0 && pool.w.window(0).count > 0; }
+};
+PoolPlan max_pool_plan(const char* op, const Tensor& input, const MaxPool2dOptions& options);
+/// The gradient of the input, differentiable, from the code that kernels::max_pool2d() gave.
+Tensor max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code);
 
 Tensor max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& options,
                        Tensor* indices);

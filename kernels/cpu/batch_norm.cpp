@@ -2,13 +2,12 @@
 #include <cstring>
 
 #include "ferrite/kernels/cpu/channel_loops.h"
+#include "ferrite/kernels/cpu/pool_loops.h"
 #include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// The number of values a channel, which may have been computed on the device.
 double count_of(const View& count, std::int64_t n) {
@@ -44,6 +43,18 @@ auto affine(const V& deviation, const P& scale, const P& shift) {
   return deviation * scale + shift;
 }
 
+/// What a T can hold of `v`.
+template <class T, int W>
+Lanes<Compute<T>, W> rounded(const Lanes<Compute<T>, W>& v) {
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    return v;
+  } else {
+    T to[W];
+    store<W>(to, v);
+    return load<W>(to);
+  }
+}
+
 /// The gradient behind a ReLU, at W elements.
 template <class T>
 struct Gate {
@@ -58,14 +69,8 @@ struct Gate {
                          const P& scale, const P& shift) const {
     if (from == ReluMask::From::nothing) return g;
     if (from == ReluMask::From::output) return pass<W>(g, load<W>(out + at));
-    const Lanes<S, W> result = affine(deviation, scale, shift);
-    if constexpr (std::is_same_v<T, S>) {
-      return pass<W>(g, result);
-    } else {
-      T rounded[W];  // a small result may have become 0
-      store<W>(rounded, result);
-      return pass<W>(g, load<W>(rounded));
-    }
+    // A small result may have become 0.
+    return pass<W>(g, rounded<T, W>(affine(deviation, scale, shift)));
   }
 
  private:
@@ -74,6 +79,25 @@ struct Gate {
     return result <= 0 ? Lanes<S, W>{} : g;
   }
 };
+
+/// Of dx = scale * dy - shift - slope * (x - mean); zeros without sums.
+template <class S>
+struct Terms {
+  std::vector<S> shifts, slopes;
+};
+template <class S>
+Terms<S> terms_of(const std::vector<S>& scales, const View& sum_dy, const View& sum_dy_xhat,
+                  const View& invstd, double count) {
+  Terms<S> terms{std::vector<S>(scales.size()), std::vector<S>(scales.size())};
+  if (!sum_dy.data) return terms;
+  for (std::size_t c = 0; c < scales.size(); ++c) {
+    const double scale = static_cast<double>(scales[c]) / count;
+    terms.shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
+    terms.slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
+                                     static_cast<double>(invstd.as<S>()[c]));
+  }
+  return terms;
+}
 
 /// Hands over all sums of a part.
 template <class Put, class S, std::size_t V>
@@ -267,7 +291,7 @@ void batch_norm_train(const ChannelLayout& layout, const View& out, const View& 
                     running.momentum, eps);
   if (running.batches.data) ++*running.batches.as<std::int64_t>();
   if (counters.data) std::memset(counters.data, 0, index(counters.numel) * sizeof(std::int32_t));
-  batch_norm_apply(layout, out, in, mean, invstd, weight, bias, residual, activation);
+  if (out.data) batch_norm_apply(layout, out, in, mean, invstd, weight, bias, residual, activation);
 }
 
 void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
@@ -336,7 +360,6 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
     T* out = dx.as<T>();
     const S* means = mean.as<S>();
     const Gate<T> gate(mask);
-    // dx = scale * dy - shift - slope * (x - mean)
     const std::vector<S> scales = scales_of<S>(weight, invstd, layout.channels);
     if (!sum_dy.data && mask.from == ReluMask::From::nothing) {
       for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
@@ -347,21 +370,13 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
       });
       return;
     }
-    std::vector<S> shifts(scales.size()), slopes(scales.size());
-    if (sum_dy.data) {
-      const double values = count_of(count, n);
-      for (std::size_t c = 0; c < scales.size(); ++c) {
-        const double scale = static_cast<double>(scales[c]) / values;
-        shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
-        slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
-                                   static_cast<double>(invstd.as<S>()[c]));
-      }
-    }
+    const Terms<S> terms =
+        terms_of<S>(scales, sum_dy, sum_dy_xhat, invstd, sum_dy.data ? count_of(count, n) : 1);
     const std::vector<S> biases = values_of<S>(mask.bias, layout.channels, 0);
     either(mask.from == ReluMask::From::nothing, [&](auto plain) {
       for_each_channel_run<S>(layout, [&](auto&& param, auto&& loop) {
         const auto m = param(means), scale = param(scales.data()), bias = param(biases.data());
-        const auto shift = param(shifts.data()), slope = param(slopes.data());
+        const auto shift = param(terms.shifts.data()), slope = param(terms.slopes.data());
         loop([&](auto width, std::int64_t at, std::int64_t c) {
           Lanes<S, width> d = load<width>(g + at);
           const Lanes<S, width> deviation = load<width>(x + at) - m(width, c);
@@ -373,6 +388,107 @@ void batch_norm_backward_apply(const ChannelLayout& layout, const View& dx, cons
           store<width>(out + at, v);
         });
       });
+    });
+  });
+}
+
+namespace {
+
+template <class T>
+struct NormalizedMaxima {
+  using S = Compute<T>;
+  T *out, *picked;
+  View code;
+  const S* mean;
+  std::vector<S> scales, shifts;
+
+  template <int W>
+  void reduce(const WindowRow<T>& window, std::int64_t step, std::int64_t at, std::int64_t,
+              std::int64_t) const {
+    const std::int64_t c = at % std::ssize(scales);
+    const auto m = load<W>(mean + c), scale = load<W>(scales.data() + c),
+               shift = load<W>(shifts.data() + c);
+    Maximum<S, W> maximum(window.place);
+    Lanes<S, W> cell{};
+    for_each_cell<W>(
+        window, step,
+        [&](const Lanes<S, W>& x, std::int64_t place) {
+          const Lanes<S, W> y = affine(x - m, scale, shift);
+          const Lanes<S, W> positive = y < 0 ? Lanes<S, W>{} : y;
+          cell = maximum.see(rounded<T, W>(positive), place) ? x : cell;
+        },
+        [] {});
+    store<W>(out + at, maximum.best);
+    if (picked) store<W>(picked + at, cell);
+    maximum.store_place(code, at);
+  }
+};
+
+template <class T, class Code>
+struct NormalizedCells {
+  using S = Compute<T>;
+  const T *grad_out, *in;
+  const Code* code;
+  const S* mean;
+  const std::vector<S>&scales, &biases;
+  const Terms<S>& terms;
+  Gate<T> gate;
+
+  template <int W>
+  Lanes<S, W> gather(std::int64_t at, std::int64_t place, std::int64_t, std::int64_t) const {
+    using Mask = MaskOf<S>;
+    const auto chosen = convert<Mask, W, Code>(load<W>(code + at)) == static_cast<Mask>(place);
+    return chosen ? load<W>(grad_out + at) : Lanes<S, W>{};
+  }
+  template <int W>
+  Lanes<S, W> result(const Lanes<S, W>& sum, std::int64_t cell, std::int64_t c) const {
+    const auto scale = load<W>(scales.data() + c);
+    const Lanes<S, W> deviation = load<W>(in + cell) - load<W>(mean + c);
+    const Lanes<S, W> dy = gate.template operator()<W>(cell, rounded<T, W>(sum), deviation, scale,
+                                                       load<W>(biases.data() + c));
+    return dy * scale - load<W>(terms.shifts.data() + c) -
+           deviation * load<W>(terms.slopes.data() + c);
+  }
+};
+
+}  // namespace
+
+void batch_norm_max_pool(const Pool2d& p, const View& out, const View& picked, const View& code,
+                         const View& in, const View& mean, const View& invstd, const View& weight,
+                         const View& bias) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const NormalizedMaxima<T> op{.out = out.as<T>(),
+                                 .picked = picked.as<T>(),
+                                 .code = code,
+                                 .mean = mean.as<S>(),
+                                 .scales = scales_of<S>(weight, invstd, p.channels),
+                                 .shifts = values_of<S>(bias, p.channels, 0)};
+    forward_channels_last(p, in.as<T>(), op);
+  });
+}
+
+void batch_norm_max_pool_backward(const Pool2d& p, const View& dx, const View& grad_out,
+                                  const View& code, const View& in, const View& mean,
+                                  const View& invstd, const View& weight, const View& bias,
+                                  const View& sum_dy, const View& sum_dy_xhat) {
+  dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
+    using S = Compute<T>;
+    const std::vector<S> scales = scales_of<S>(weight, invstd, p.channels);
+    const std::vector<S> biases = values_of<S>(bias, p.channels, 0);
+    const Terms<S> terms = terms_of<S>(scales, sum_dy, sum_dy_xhat, invstd,
+                                       static_cast<double>(p.batch * p.h.input * p.w.input));
+    const Gate<T> gate({.from = ReluMask::From::input, .weight = weight, .bias = bias, .out = {}});
+    dispatch_types<std::uint8_t, std::int32_t>(code.dtype, "batch_norm", [&]<class Code>() {
+      const NormalizedCells<T, Code> op{.grad_out = grad_out.as<T>(),
+                                        .in = in.as<T>(),
+                                        .code = code.as<Code>(),
+                                        .mean = mean.as<S>(),
+                                        .scales = scales,
+                                        .biases = biases,
+                                        .terms = terms,
+                                        .gate = gate};
+      backward_channels_last(p, dx.as<T>(), op);
     });
   });
 }

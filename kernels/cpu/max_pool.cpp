@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "ferrite/kernels/cpu/pool_loops.h"
 #include "ferrite/kernels/pool.h"
 
@@ -12,35 +10,6 @@ template <class F>
 void with_code(const View& code, F&& f) {
   dispatch_types<std::uint8_t, std::int32_t>(code.dtype, "max_pool2d", std::forward<F>(f));
 }
-
-/// The running maximum of W windows and where it was.
-template <class C, int W>
-struct Maximum {
-  using Value = Lanes<C, W>;
-  using Place = Lanes<MaskOf<C>, W>;
-
-  explicit Maximum(std::int64_t first_place)
-      : best(Value{} - std::numeric_limits<C>::infinity()),
-        place(Place{} + static_cast<MaskOf<C>>(first_place)) {}
-
-  void see(const Value& v, std::int64_t at) {
-    // A NaN is taken by the second comparison, and never given up but for another.
-    const auto take = (v > best) | (v != v);
-    best = take ? v : best;
-    place = take ? Place{} + static_cast<MaskOf<C>>(at) : place;
-  }
-
-  void store_place(const View& code, std::int64_t at) const {
-    if (!code.data) return;
-    if (code.dtype == kUInt8)
-      store<W>(code.as<std::uint8_t>() + at, convert<std::uint8_t, W, MaskOf<C>>(place));
-    else
-      store<W>(code.as<std::int32_t>() + at, convert<std::int32_t, W, MaskOf<C>>(place));
-  }
-
-  Value best;
-  Place place;
-};
 
 template <class T>
 struct Forward {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -161,8 +162,40 @@ void for_each_cell(const WindowRow<T>& w, std::int64_t step, See&& see, EndRow&&
     });
 }
 
+/// The running maximum of W windows and where it was.
+template <class C, int W>
+struct Maximum {
+  using Value = Lanes<C, W>;
+  using Place = Lanes<MaskOf<C>, W>;
+
+  explicit Maximum(std::int64_t first_place)
+      : best(Value{} - std::numeric_limits<C>::infinity()),
+        place(Place{} + static_cast<MaskOf<C>>(first_place)) {}
+
+  /// Where `v` are the maxima so far.
+  auto see(const Value& v, std::int64_t at) {
+    // A NaN is taken by the second comparison, and never given up but for another.
+    const auto take = (v > best) | (v != v);
+    best = take ? v : best;
+    place = take ? Place{} + static_cast<MaskOf<C>>(at) : place;
+    return take;
+  }
+
+  void store_place(const View& code, std::int64_t at) const {
+    if (!code.data) return;
+    if (code.dtype == kUInt8)
+      store<W>(code.as<std::uint8_t>() + at, convert<std::uint8_t, W, MaskOf<C>>(place));
+    else
+      store<W>(code.as<std::int32_t>() + at, convert<std::int32_t, W, MaskOf<C>>(place));
+  }
+
+  Value best;
+  Place place;
+};
+
 /// NHWC backward: each input cell sums op.gather<W>(at, place, oh, ow) over the windows that hold
-/// it, `at` being the first of the W results' elements.
+/// it, `at` being the first of the W results' elements, and receives op.result<W>(sum, cell, c), if
+/// there is such a function.
 template <class T, class Op>
 void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
   const Holders hs(p.h), ws(p.w);
@@ -179,7 +212,11 @@ void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
                            sum += op.template gather<width>(
                                (outputs + h.output * p.w.output + w.output) * channels + c,
                                h.place * places + w.place, h.output, w.output);
-                       store<width>(grad_in + (row * p.w.input + iw) * channels + c, sum);
+                       const std::int64_t cell = (row * p.w.input + iw) * channels + c;
+                       if constexpr (requires { op.template result<width>(sum, cell, c); })
+                         store<width>(grad_in + cell, op.template result<width>(sum, cell, c));
+                       else
+                         store<width>(grad_in + cell, sum);
                      });
                  }
                });

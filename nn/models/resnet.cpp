@@ -180,8 +180,9 @@ Tensor ResNet::run_stage(Sequential& stage, Tensor x) const {
 }
 
 Tensor ResNet::forward(const Tensor& input) {
-  Tensor x = in_order({&conv1, &bn1, &relu}, input);
-  if (options_.stem == ResNetStem::standard) x = maxpool(x);
+  Tensor x = options_.stem == ResNetStem::standard
+                 ? in_order({&conv1, &bn1, &relu, &maxpool}, input)
+                 : in_order({&conv1, &bn1, &relu}, input);
   for (Sequential* stage : {&layer1, &layer2, &layer3, &layer4}) x = run_stage(*stage, x);
   return fc(avgpool(x).flatten(1));
 }

@@ -34,6 +34,9 @@ struct Case {
   Function fused, apart;
 };
 
+const MaxPool2dOptions kPool{.kernel_size = 3, .stride = 2, .padding = 1};
+Tensor last(T x) { return x.contiguous(kChannelsLast); }
+
 const std::vector<Case> kCases{
     {"linear_relu",
      {6, 5},
@@ -51,6 +54,10 @@ const std::vector<Case> kCases{
      {2, 3, 4, 5},
      [](Layers& l, T x, T) { return bn_relu(l.bn, x); },
      [](Layers& l, T x, T) { return relu(l.bn(x)); }},
+    {"bn_relu_max_pool",
+     {2, 3, 4, 5},
+     [](Layers& l, T x, T) { return bn_relu_max_pool(l.bn, last(x), kPool); },
+     [](Layers& l, T x, T) { return max_pool2d(relu(l.bn(x)), kPool); }},
     {"conv_bn",
      {2, 2, 4, 5},
      [](Layers& l, T x, T) { return conv_bn(l.conv, l.bn, x); },
@@ -59,6 +66,19 @@ const std::vector<Case> kCases{
      {2, 2, 4, 5},
      [](Layers& l, T x, T) { return conv_bn_relu(l.conv, l.bn, x); },
      [](Layers& l, T x, T) { return relu(l.bn(l.conv(x))); }},
+    {"conv_bn_relu_max_pool",
+     {2, 2, 4, 5},
+     [](Layers& l, T x, T) { return conv_bn_relu_max_pool(l.conv, l.bn, last(x), kPool); },
+     [](Layers& l, T x, T) { return max_pool2d(relu(l.bn(l.conv(x))), kPool); }},
+    {"Sequential of convolution, norm, ReLU and pooling",
+     {2, 2, 4, 5},
+     [](Layers& l, T x, T) {
+       nn::ReLU relu;
+       nn::MaxPool2d pool(3, kPool);
+       nn::Module* const modules[] = {&l.conv, &l.bn, &relu, &pool};
+       return run_in_order(modules, last(x));
+     },
+     [](Layers& l, T x, T) { return max_pool2d(relu(l.bn(l.conv(x))), kPool); }},
     {"conv_bn_add_relu",
      {2, 2, 4, 5},
      [](Layers& l, T x, T residual) { return conv_bn_add_relu(l.conv, l.bn, x, residual); },

@@ -29,27 +29,40 @@ bool check_gradient(const autograd::GradcheckFunction& f, const std::vector<Tens
 
 /// What follows a batch norm in its passes, and the ops that this stands for.
 struct Fused {
-  bool residual, relu;
+  bool residual, relu, pool = false;
 
   Tensor operator()(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
                     bool training) const {
-    return batch_norm(
-        in[0], mean, var, in[1], in[2],
-        {.training = training, .residual = residual ? in[3] : Tensor(), .relu = relu});
+    return batch_norm(in[0], mean, var, in[1], in[2],
+                      {.training = training,
+                       .residual = residual ? in[3] : Tensor(),
+                       .relu = relu,
+                       .max_pool = pool ? std::optional(pooling(in[0].dtype())) : std::nullopt});
   }
   Tensor apart(const std::vector<Tensor>& in, const Tensor& mean, const Tensor& var,
                bool training) const {
     Tensor out = batch_norm(in[0], mean, var, in[1], in[2], training);
     if (residual) out = out + in[3];
-    return relu ? ferrite::relu(out) : out;
+    if (relu) out = ferrite::relu(out);
+    return pool ? max_pool2d(out, pooling(out.dtype())) : out;
+  }
+  /// Whether it takes inputs of this shape.
+  bool takes(const Shape& shape) const { return !pool || shape.size() == 4; }
+
+ private:
+  /// Windows that overlap, but in 16 bits, where sums of gradients would be rounded one by one.
+  static MaxPool2dOptions pooling(DType dtype) {
+    if (itemsize(dtype) == 2) return {.kernel_size = 2};
+    return {.kernel_size = 3, .stride = 2, .padding = 1};
   }
 };
 
-constexpr Fused kFused[] = {{false, true}, {true, true}, {true, false}};
+constexpr Fused kFused[] = {
+    {false, true}, {true, true}, {true, false}, {false, true, true}, {true, true, true}};
 
 }  // namespace
 
-TEST_CASE("batch_norm with a residual and a ReLU is batch_norm, add and relu") {
+TEST_CASE("batch_norm with what follows it is batch_norm, add, relu and max_pool2d") {
   for (const Shape& shape : std::vector<Shape>{{9, 4}, {5, 6, 11}, {4, 20, 9, 7}, {3, 6, 40, 40}})
     for (const Fused& fused : kFused)
       for (const bool training : {true, false})
@@ -57,9 +70,11 @@ TEST_CASE("batch_norm with a residual and a ReLU is batch_norm, add and relu") {
           for (DType dtype : {kFloat32, kFloat64, kFloat16})
             for (MemoryFormat format : {kContiguous, kChannelsLast}) {
               if (shape.size() != 4 && format == kChannelsLast) continue;
+              if (!fused.takes(shape)) continue;
               CAPTURE(shape);
               CAPTURE(fused.residual);
               CAPTURE(fused.relu);
+              CAPTURE(fused.pool);
               CAPTURE(training);
               CAPTURE(dtype);
               const bool residual = fused.residual;
@@ -94,7 +109,7 @@ TEST_CASE("batch_norm with a residual and a ReLU is batch_norm, add and relu") {
 
               // The masks differ close to 0.
               if (residual && fused.relu && dtype == kFloat16) continue;
-              const Tensor grad = noise(shape).to(dtype);
+              const Tensor grad = noise(out.shape()).to(dtype);
               out.backward(grad);
               expected.backward(grad);
               for (std::size_t i = 0; i < in.size(); ++i) {
@@ -112,10 +127,12 @@ TEST_CASE("fused batch norms: gradients by gradcheck") {
       for (const bool training : {true, false})
         for (const Fused& fused : kFused) {
           if (shape.size() != 4 && format == kChannelsLast) continue;
+          if (!fused.takes(shape)) continue;
           CAPTURE(shape);
           CAPTURE(training);
           CAPTURE(fused.residual);
           CAPTURE(fused.relu);
+          CAPTURE(fused.pool);
           std::vector<Tensor> in = {noise(shape).contiguous(format), noise({3}), noise({3}) * 0.5};
           if (fused.residual) in.push_back(noise(shape).contiguous(format) * -0.7 + 0.1);
           for (Tensor& t : in) t = t.detach();
@@ -181,13 +198,15 @@ TEST_CASE("known statistics that are not the input's are refused") {
 }
 
 TEST_CASE("fused batch norms compute only the gradients that are needed") {
-  const Tensor values[] = {noise({4, 3, 5}), noise({3}), noise({3}) * 0.5, noise({4, 3, 5}) * -0.7};
+  const Tensor image = noise({2, 3, 4, 5}).contiguous(kChannelsLast);
+  const Tensor values[] = {image, noise({3}), noise({3}) * 0.5, image * -0.7};
   for (const bool training : {true, false})
     for (const Fused& fused : kFused)
       for (std::size_t wanted = 1; wanted < (fused.residual ? 16 : 8); ++wanted) {
         CAPTURE(training);
         CAPTURE(fused.residual);
         CAPTURE(fused.relu);
+        CAPTURE(fused.pool);
         CAPTURE(wanted);
         const auto run = [&](std::size_t which) {
           std::vector<Tensor> in;
@@ -206,6 +225,29 @@ TEST_CASE("fused batch norms compute only the gradients that are needed") {
           if (some[i].grad().defined()) check_close(some[i].grad(), all[i].grad(), 1e-12, 1e-14);
         }
       }
+}
+
+TEST_CASE("a batch norm behind a ReLU and a max pooling: second derivatives, odd windows, errors") {
+  const auto pooled = [](const std::vector<Tensor>& in, const MaxPool2dOptions& pool) {
+    return batch_norm(in[0], {}, {}, in[1], in[2],
+                      {.training = true, .relu = true, .max_pool = pool});
+  };
+  std::vector<Tensor> in = {noise({2, 2, 5, 4}).contiguous(kChannelsLast), noise({2}), noise({2})};
+  for (Tensor& t : in) t.set_requires_grad();
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) { return pooled(in, {.kernel_size = 3, .stride = 2}); },
+      in, {.second_order = true}));
+  // The only window of a row is in the padding alone: its maximum is minus infinity.
+  const Tensor thin = noise({2, 2, 1, 6}).contiguous(kChannelsLast);
+  const MaxPool2dOptions around{.kernel_size = {2, 1}, .padding = {1, 0}, .dilation = {2, 1}};
+  check_equal(pooled({thin, in[1], in[2]}, around),
+              max_pool2d(relu(batch_norm(thin, {}, {}, in[1], in[2], true)), around));
+  const Tensor mean = zeros({2}, {.dtype = kFloat64}), var = ones({2}, {.dtype = kFloat64});
+  const BatchNormFuncOptions large{
+      .training = true, .relu = true, .max_pool = MaxPool2dOptions{.kernel_size = 9}};
+  CHECK_THROWS_WITH_AS(batch_norm(in[0], mean, var, {}, {}, large),
+                       doctest::Contains("windows of 9 x 9 do not fit"), ShapeError);
+  check_equal(mean, zeros({2}, {.dtype = kFloat64}));  // nothing has moved
 }
 
 TEST_CASE("the gradient of a residual overwrites no gradient that others have") {

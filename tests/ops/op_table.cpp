@@ -89,8 +89,8 @@ std::optional<CastPolicy> policy_of(const std::string& name) {
       "triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
       "multilabel_soft_margin_loss ctc_loss softmin lp_pool1d lp_pool2d lp_pool3d");
   static const std::set<std::string> promote = names(
-      "batch_norm batch_norm_relu batch_norm_add batch_norm_add_relu dot cat stack where scatter "
-      "scatter_add index_add addcmul addcdiv grid_sample");
+      "batch_norm batch_norm_relu batch_norm_relu_max_pool batch_norm_add batch_norm_add_relu dot "
+      "cat stack where scatter scatter_add index_add addcmul addcdiv grid_sample");
   // Made of ops that have policies.
   static const std::set<std::string> composed = names(
       "scaled_dot_product_attention instance_norm local_response_norm bilinear alpha_dropout "

@@ -90,6 +90,11 @@ void add_convolutions(std::vector<Op>& table) {
   add("adaptive_max_pool2d", {image}, [](T x) { return adaptive_max_pool2d_with_indices(x, 2); });
 }
 
+/// Channels last, where it is an image.
+Tensor last(const Tensor& t) {
+  return t.defined() && t.dim() == 4 ? t.contiguous(kChannelsLast) : t;
+}
+
 void add_norms(std::vector<Op>& table) {
   const Adder add{table, Takes::floating};
   const Arg image{{3, 4, 2, 2}};
@@ -103,6 +108,13 @@ void add_norms(std::vector<Op>& table) {
     add("batch_norm_relu", {image, statistic, statistic, optional({4}), optional({4})}, [=](C c) {
       return batch_norm(c[0], c[1], c[2], c[3], c[4], {.training = training, .relu = true});
     });
+    add("batch_norm_relu_max_pool", {image, statistic, statistic, optional({4}), optional({4})},
+        [=](C c) {
+          return batch_norm(last(c[0]), c[1], c[2], c[3], c[4],
+                            {.training = training,
+                             .relu = true,
+                             .max_pool = MaxPool2dOptions{.kernel_size = 2, .stride = 1}});
+        });
     for (const bool relu : {true, false})
       add(relu ? "batch_norm_add_relu" : "batch_norm_add",
           {image, statistic, statistic, optional({4}), optional({4}), residual}, [=](C c) {
