@@ -8,6 +8,7 @@ namespace {
 
 /// Results or cells of each thread, of the same channels as a rule.
 constexpr std::uint32_t kItems = 4;
+constexpr int kBlocks = 2;  // minimum per multiprocessor: 128 registers per thread
 
 /// The parameters of f for a pack of channels, kept from one item to the next.
 template <class F, int V>
@@ -53,7 +54,7 @@ struct NormalizedMaximum {
 };
 
 template <class T, int V>
-__global__ void __launch_bounds__(kPoolThreads)
+__global__ void __launch_bounds__(kPoolThreads, kBlocks)
     normalized_windows(Planes p, std::uint32_t items, Apply<T> f, bool aligned, T* picked,
                        Codes code) {
   ParamsAt<Apply<T>, V> at_channel{f, aligned};
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kPoolThreads)
 
 /// f.dy is the gradient of the windows.
 template <class T, int V>
-__global__ void __launch_bounds__(kPoolThreads)
+__global__ void __launch_bounds__(kPoolThreads, kBlocks)
     normalized_cells(Planes p, std::uint32_t items, BackwardApply<T> f, bool aligned, Codes code) {
   ParamsAt<BackwardApply<T>, V> at_channel{f, aligned};
   const std::uint32_t first = blockIdx.x * kItems * kPoolThreads + threadIdx.x;
