@@ -59,9 +59,11 @@ struct Pool2d {
 
 /// `code` (dtype code_dtype()) is optional: a View without data means that it is not wanted.
 FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in);
-/// Writes every element of grad_in: the sum of the gradients of the windows whose maximum it is.
+/// Writes every element of grad_in: the sum of the gradients of the windows whose maximum it is. If
+/// `relu_out` has data, it is the pooling's result, the pooling's input is that of a ReLU, and
+/// grad_in becomes the gradient of the ReLU's input: windows whose maximum is 0 pass nothing.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
-                  const View& grad_out, const View& code);
+                  const View& grad_out, const View& code, const View& relu_out);
 /// out = the elements of `in` at the positions in `code`.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_gather, const Pool2d& pool, const View& out,
                   const View& in, const View& code);

@@ -26,6 +26,13 @@ Tensor conv_relu(Conv2d& conv, const Tensor& x) {
       [&] { return conv2d_relu(conv.padded(x), conv.weight, conv.bias, conv.op_options()); });
 }
 
+Tensor conv_relu_max_pool(Conv2d& conv, const Tensor& x, const MaxPool2dOptions& pool) {
+  if (conv.has_hooks() || x.dim() != 4) return max_pool2d(conv_relu(conv, x), pool);
+  return conv.in_call([&] {
+    return conv2d_relu_max_pool(conv.padded(x), conv.weight, conv.bias, conv.op_options(), pool);
+  });
+}
+
 namespace {
 
 /// bn(x), followed by the residual, the ReLU and the pooling of `then`.
@@ -39,10 +46,8 @@ Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
 
 /// The same for conv(x).
 Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
-  if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks()) {
-    const Tensor out = conv_relu(conv, x);
-    return then.max_pool ? max_pool2d(out, *then.max_pool) : out;
-  }
+  if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks())
+    return then.max_pool ? conv_relu_max_pool(conv, x, *then.max_pool) : conv_relu(conv, x);
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
@@ -111,7 +116,11 @@ Fused run_fused(std::span<Module* const> modules, const Tensor& x) {
     return {bn_relu(*bn, x), 2};
   }
   if (Conv2d* conv = plain<Conv2d>(modules, 0)) {
-    if (plain<ReLU>(modules, 1)) return {conv_relu(*conv, x), 2};
+    if (plain<ReLU>(modules, 1)) {
+      if (const MaxPool2d* pool = plain<MaxPool2d>(modules, 2))
+        return {conv_relu_max_pool(*conv, x, pool->options()), 3};
+      return {conv_relu(*conv, x), 2};
+    }
     if (BatchNorm2d* bn = plain<BatchNorm2d>(modules, 1); bn && x.dim() == 4) {
       if (!plain<ReLU>(modules, 2)) return {conv_bn(*conv, *bn, x), 2};
       if (const MaxPool2d* pool = plain<MaxPool2d>(modules, 3))

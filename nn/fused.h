@@ -19,8 +19,9 @@ Tensor linear_relu(Linear& linear, const Tensor& x);
 Tensor linear_gelu(Linear& linear, const Tensor& x,
                    GeluApproximation approximation = GeluApproximation::none);
 
-/// relu(conv(x)).
+/// relu(conv(x)), and max_pool2d() of that.
 Tensor conv_relu(Conv2d& conv, const Tensor& x);
+Tensor conv_relu_max_pool(Conv2d& conv, const Tensor& x, const MaxPool2dOptions& pool);
 
 /// relu(bn(x)), and max_pool2d() of that.
 Tensor bn_relu(BatchNorm& bn, const Tensor& x);

@@ -10,6 +10,7 @@
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/conv_planes.h"
+#include "ferrite/ops/pool_planes.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/traced.h"
 
@@ -34,8 +35,15 @@ struct Problem {
   Shape input, weight, output;
 };
 
+/// What becomes of a convolution's result in the same op.
+struct Then {
+  Activation activation = Activation::none;
+  ChannelStatistics* statistics = nullptr;     ///< where given, those of the result
+  const MaxPool2dOptions* max_pool = nullptr;  ///< behind a ReLU
+};
+
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 Activation activation = Activation::none, ChannelStatistics* statistics = nullptr);
+                 const Then& then = {});
 Tensor by_input(const Problem& p, const Tensor& grad, const Tensor& weight, const Tensor& bias,
                 MemoryFormat format);
 Tensor by_weight(const Problem& p, const Tensor& input, const Tensor& grad, MemoryFormat format,
@@ -85,8 +93,27 @@ Tensor gradient_by_input(const Problem& p, const Tensor& grad, const Tensor& wei
   return partial;
 }
 
+/// The max pooling of a convolution's result, and what its gradient needs.
+struct Pooled {
+  std::optional<ops::PoolPlan> plan;
+  Tensor code;
+
+  Tensor operator()(const char* op, const Tensor& x, const MaxPool2dOptions& options,
+                    bool records) {
+    plan = ops::max_pool_plan(op, x, options);
+    Tensor out = result(plan->out, x, plan->format);
+    if (records)
+      code = empty(
+          plan->out,
+          {.dtype = plan->pool.code_dtype(), .device = x.device(), .memory_format = plan->format});
+    kernels::max_pool2d(current_stream(x.device()), plan->pool, out, view_of(code), x);
+    return out;
+  }
+};
+
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 Activation activation, ChannelStatistics* statistics) {
+                 const Then& then) {
+  const auto& [activation, statistics, max_pool] = then;
   Tensor out = result(p.output, input, format_of(input, weight));
   ConvParams params = p.params;
   params.activation = activation;
@@ -101,15 +128,21 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
   } else {
     kernels::conv2d(stream, out, input, weight, view_of(bias), params);
   }
-  if (recording(input, weight, bias))
+  const bool records = recording(input, weight, bias);
+  Pooled pooled;
+  if (max_pool) out = pooled(p.op, out, *max_pool, records);
+  if (records)
     record(out, p.op, {input, weight, bias},
            [p, x = Saved(weight.requires_grad() ? input : Tensor()),
             w = Saved(input.requires_grad() ? weight : Tensor()),
-            y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()),
+            y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()), pooled,
             x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format(),
-            activation](const Tensor& grad_out, Needs needs) -> Gradients {
+            activation = activation](const Tensor& grad_out, Needs needs) -> Gradients {
              const Tensor grad =
-                 activation == Activation::relu ? ops::relu_gradient(grad_out, y.get()) : grad_out;
+                 pooled.plan
+                     ? ops::relu_max_pool_backward(*pooled.plan, grad_out, pooled.code, y.get())
+                 : activation == Activation::relu ? ops::relu_gradient(grad_out, y.get())
+                                                  : grad_out;
              Gradients g(3);
              if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
              const bool together = needs[1] && needs[2] && !grad_enabled();
@@ -255,8 +288,7 @@ Problem forward_problem(const Tensor& input, const Tensor& weight, const Conv2dF
 namespace {
 
 Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                const Conv2dFuncOptions& o, const char* op,
-                Activation activation = Activation::none, ChannelStatistics* statistics = nullptr) {
+                const Conv2dFuncOptions& o, const char* op, const Then& then = {}) {
   ops::check_conv_operands(op, input, weight, 2);
   check_option(o.stride, 1, "stride", op);
   check_option(o.dilation, 1, "dilation", op);
@@ -265,10 +297,8 @@ Tensor convolve(const Tensor& input, const Tensor& weight, const Tensor& bias,
                 "Padding::same needs a stride of 1, got {{{}, {}}}", o.stride.h, o.stride.w);
   check_groups(o.groups, weight.size(0), "output", op);
   check_bias(bias, input, weight.size(0), op);
-  if (input.dim() == 3)
-    return convolve(input.unsqueeze(0), weight, bias, o, op, activation).squeeze(0);
-  return by_output(forward_problem(input, weight, o, op), input, weight, bias, activation,
-                   statistics);
+  if (input.dim() == 3) return convolve(input.unsqueeze(0), weight, bias, o, op, then).squeeze(0);
+  return by_output(forward_problem(input, weight, o, op), input, weight, bias, then);
 }
 
 }  // namespace
@@ -282,15 +312,13 @@ namespace {
 
 /// conv2d and its fused forms.
 Tensor convolve2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                  const Conv2dFuncOptions& o, const char* op,
-                  Activation activation = Activation::none,
-                  ChannelStatistics* statistics = nullptr) {
+                  const Conv2dFuncOptions& o, const char* op, const Then& then = {}) {
   if (const auto cast = ops::autocast(AutocastOp::conv, input, weight, bias)) {
     const auto& [x, w, b] = *cast;
-    return convolve2d(x, w, b, o, op, activation, statistics);
+    return convolve2d(x, w, b, o, op, then);
   }
   const profiler::OpRange range(op, input, weight, bias);
-  return convolve(input, weight, bias, o, op, activation, statistics);
+  return convolve(input, weight, bias, o, op, then);
 }
 
 }  // namespace
@@ -306,7 +334,19 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const Conv2dFuncOptions& o) {
   if (tracing::on()) return relu(conv2d(input, weight, bias, o));
-  return convolve2d(input, weight, bias, o, "conv2d_relu", Activation::relu);
+  return convolve2d(input, weight, bias, o, "conv2d_relu", {.activation = Activation::relu});
+}
+
+Tensor conv2d_relu_max_pool(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Conv2dFuncOptions& o, const MaxPool2dOptions& pool) {
+  constexpr const char* op = "conv2d_relu_max_pool";
+  FERRITE_CHECK(!input.defined() || input.dim() == 4, ShapeError, op,
+                "expected an input [N, C, H, W], got {}", input.shape());
+  // Dilated windows may have no cell.
+  if (tracing::on() || pool.dilation != Pair(1))
+    return max_pool2d(conv2d_relu(input, weight, bias, o), pool);
+  return convolve2d(input, weight, bias, o, op,
+                    {.activation = Activation::relu, .max_pool = &pool});
 }
 
 namespace {
@@ -318,7 +358,7 @@ ConvStatistics with_statistics(const Tensor& input, const Tensor& weight, const 
                 "expected an input [N, C, H, W], got {}", input.shape());
   ConvStatistics result;
   result.statistics.are_sums = takes_sums;
-  result.output = convolve2d(input, weight, bias, o, op, Activation::none, &result.statistics);
+  result.output = convolve2d(input, weight, bias, o, op, {.statistics = &result.statistics});
   return result;
 }
 

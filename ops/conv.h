@@ -10,6 +10,7 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/channel_statistics.h"
 #include "ferrite/ops/pair.h"
+#include "ferrite/ops/pool.h"
 
 namespace ferrite {
 
@@ -65,6 +66,11 @@ inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bi
 /// relu(conv2d(...)), the sums rectified on their way to memory.
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    const Conv2dFuncOptions& options = {});
+
+/// max_pool2d(conv2d_relu(...), pool), for an input [N, C, H, W]: keeps the pooled result alone,
+/// and its gradient goes through the pooling and the ReLU in one pass.
+Tensor conv2d_relu_max_pool(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Conv2dFuncOptions& options, const MaxPool2dOptions& pool);
 
 struct ConvStatistics {
   Tensor output;

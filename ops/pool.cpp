@@ -6,6 +6,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/pool.h"
+#include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/pool_planes.h"
 
@@ -134,7 +135,7 @@ Tensor max_gather(const Plan& plan, const Tensor& input, const Tensor& code) {
 Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code) {
   Tensor out = empty_for(plan, plan.in, grad);
   kernels::max_pool2d_backward(current_stream(out.device()), plan.pool, out, dense(plan, grad),
-                               code);
+                               code, {});
   if (recording(grad))
     record(out, "max_pool2d_backward", {grad},
            [plan, code](const Tensor& grad, Needs) { return max_gather(plan, grad, code); });
@@ -212,6 +213,15 @@ ops::PoolPlan ops::max_pool_plan(const char* op, const Tensor& input, const MaxP
 
 Tensor ops::max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code) {
   return max_backward(plan, grad, code);
+}
+
+Tensor ops::relu_max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code,
+                                   const Tensor& out) {
+  if (grad_enabled()) return max_backward(plan, relu_gradient(grad, out), code);
+  Tensor gradient = empty_for(plan, plan.in, grad);
+  kernels::max_pool2d_backward(current_stream(grad.device()), plan.pool, gradient,
+                               dense(plan, grad), code, dense(plan, out));
+  return gradient;
 }
 
 Tensor ops::max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& o,

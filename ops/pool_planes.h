@@ -20,6 +20,9 @@ struct PoolPlan {
 PoolPlan max_pool_plan(const char* op, const Tensor& input, const MaxPool2dOptions& options);
 /// The gradient of the input, differentiable, from the code that kernels::max_pool2d() gave.
 Tensor max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code);
+/// The same of the input of a ReLU before the pooling, whose result is `out`.
+Tensor relu_max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code,
+                              const Tensor& out);
 
 Tensor max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& options,
                        Tensor* indices);

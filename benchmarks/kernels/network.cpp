@@ -149,7 +149,7 @@ void add_pooling(std::vector<Op>& ops) {
   add("max_pool2d", true,
       [](const Stream& s, const Pooling& p) { kernels::max_pool2d(s, p.pool, p.y, p.code, p.x); });
   add("max_pool2d_backward", true, [](const Stream& s, const Pooling& p) {
-    kernels::max_pool2d_backward(s, p.pool, p.x, p.y, p.code);
+    kernels::max_pool2d_backward(s, p.pool, p.x, p.y, p.code, {});
   });
   add("avg_pool2d", false,
       [](const Stream& s, const Pooling& p) { kernels::avg_pool2d(s, p.pool, p.y, p.x); });

@@ -32,19 +32,24 @@ struct Backward {
   const Pool2d& pool;
   const T* grad_out;
   const Code* code;
+  const T* relu_out;  ///< null: nothing holds the gradient back
 
   template <int W>
   Lanes<Compute<T>, W> gather(std::int64_t at, std::int64_t place, std::int64_t,
                               std::int64_t) const {
     using Mask = MaskOf<Compute<T>>;
     const auto chosen = convert<Mask, W, Code>(load<W>(code + at)) == static_cast<Mask>(place);
-    return chosen ? load<W>(grad_out + at) : Lanes<Compute<T>, W>{};
+    const Lanes<Compute<T>, W> none{};
+    const auto g = chosen ? load<W>(grad_out + at) : none;
+    if (!relu_out) return g;
+    return load<W>(relu_out + at) <= 0 ? none : g;
   }
 
   void scatter(Compute<T>* sums, std::int64_t at) const {
     for (std::int64_t oh = 0; oh < pool.h.output; ++oh) {
       const std::int64_t top = hs[index(oh)].first - hs[index(oh)].skip * pool.h.dilation;
       for (std::int64_t ow = 0; ow < pool.w.output; ++ow, ++at) {
+        if (relu_out && static_cast<Compute<T>>(relu_out[at]) <= 0) continue;
         const std::int64_t left = ws[index(ow)].first - ws[index(ow)].skip * pool.w.dilation;
         sums[top * pool.w.input + left + cells[static_cast<std::size_t>(code[at])]] +=
             static_cast<Compute<T>>(grad_out[at]);
@@ -78,12 +83,13 @@ void halving(const Pool2d& p, float* out, const View& code, const float* in) {
 }
 
 void halving_backward(const Pool2d& p, float* grad_in, const float* grad_out,
-                      const std::uint8_t* code) {
+                      const std::uint8_t* code, const float* relu_out) {
   zero_unpooled(p, grad_in);
   for_each_halving(p, [=](std::int64_t at, std::int64_t cells, auto width, auto, auto store) {
     const auto place = convert<std::int32_t, width, std::uint8_t>(load<width>(code + at));
-    const auto g = load<width>(grad_out + at);
     const Lanes<float, width> zero{};
+    auto g = load<width>(grad_out + at);
+    if (relu_out) g = load<width>(relu_out + at) <= 0 ? zero : g;
     store(grad_in + cells, {place == 0 ? g : zero, place == 1 ? g : zero, place == 2 ? g : zero,
                             place == 3 ? g : zero});
   });
@@ -128,12 +134,13 @@ void max_pool2d(const Pool2d& p, const View& out, const View& code, const View& 
 }
 
 void max_pool2d_backward(const Pool2d& p, const View& grad_in, const View& grad_out,
-                         const View& code) {
+                         const View& code, const View& relu_out) {
   if (grad_in.dtype == kFloat32 && is_halving(p))
-    return halving_backward(p, grad_in.as<float>(), grad_out.as<float>(), code.as<std::uint8_t>());
+    return halving_backward(p, grad_in.as<float>(), grad_out.as<float>(), code.as<std::uint8_t>(),
+                            relu_out.as<float>());
   with_code(code, [&]<class Code>() {
     dispatch_floating(grad_in.dtype, "max_pool2d", [&]<class T>() {
-      const Backward<T, Code> op{p, grad_out.as<T>(), code.as<Code>()};
+      const Backward<T, Code> op{p, grad_out.as<T>(), code.as<Code>(), relu_out.as<T>()};
       p.channels_last ? backward_channels_last(p, grad_in.as<T>(), op)
                       : backward_contiguous(p, grad_in.as<T>(), op);
     });

@@ -94,13 +94,14 @@ __global__ void __launch_bounds__(kPoolThreads)
 /// Each input cell sums the gradients of the windows whose maximum it is.
 template <class T, int V>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_cells(Planes p, std::uint32_t items, const T* grad_out, Codes code, T* grad_in) {
+    max_cells(Planes p, std::uint32_t items, const T* grad_out, Codes code, const T* relu_out,
+              T* grad_in) {
   using S = Compute<T>;
   const std::uint32_t item = pool_item();
   if (item >= items) return;
   const Planes::At a = p.cell<V>(item);
   S sum[V] = {};
-  gather_gradients(sum, p, a, grad_out, code);
+  gather_gradients(sum, p, a, grad_out, code, relu_out);
   Pack<T, V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.v[v] = static_cast<T>(sum[v]);
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(kPoolThreads)
 template <class T, int K>
 __global__ void __launch_bounds__(kPoolThreads)
     max_halved_cells(HalvedPlanes p, std::uint32_t items, const T* grad_out,
-                     const std::uint8_t* code, T* grad_in) {
+                     const std::uint8_t* code, const T* relu_out, T* grad_in) {
   using S = Compute<T>;
   constexpr int V = pack_size<T>(), kHalf = V / 2, kPadding = (K - 1) / 2;
   const std::uint32_t item = pool_item();
@@ -177,12 +178,18 @@ __global__ void __launch_bounds__(kPoolThreads)
         g[q] = static_cast<S>(gs.v[q]);
         chosen[q] = codes.v[q] - first_place;
       }
+      if (relu_out != nullptr) {
+        const Pack<T, kHalf> maxima = load_pack<kHalf>(relu_out + at);
+#pragma unroll
+        for (int q = 0; q < kHalf; ++q) g[q] = pass(g[q], maxima.v[q]);
+      }
     }
 #pragma unroll
     for (int q = 0; q < kHalf + kPadding; ++q) {
       if (p.packs && q < kHalf && column < p.out_width) continue;
       const bool inside = column + q < p.out_width;
       g[q] = inside ? static_cast<S>(grad_out[at + q]) : S(0);
+      if (inside && relu_out != nullptr) g[q] = pass(g[q], relu_out[at + q]);
       chosen[q] = inside ? code[at + q] - first_place : -1;
     }
 #pragma unroll
@@ -251,15 +258,17 @@ void launch_halved(const Stream& stream, const Pool2d& p, T* out, Codes code, co
 
 template <class T, int K>
 void launch_halved_backward(const Stream& stream, const Pool2d& p, T* grad_in, const T* grad_out,
-                            Codes code) {
+                            Codes code, const T* relu_out) {
   constexpr int V = pack_size<T>();
-  const bool packs =
-      p.w.output % (V / 2) == 0 && is_aligned(grad_out, V / 2) && code.is_aligned(V / 2);
+  const bool packs = p.w.output % (V / 2) == 0 && is_aligned(grad_out, V / 2) &&
+                     is_aligned(relu_out, V / 2) && code.is_aligned(V / 2);
   const HalvedPlanes planes(p, p.w.input, p.h.input, V, packs);
   for_each_group(p, p.h.input * planes.groups.value(), [&](std::int64_t first, auto items) {
     launch({"max_pool2d_backward", stream, pool_blocks(items), kPoolThreads},
            max_halved_cells<T, K>, planes, items, grad_out + first * outputs_of(p),
-           code.narrow + first * outputs_of(p), grad_in + first * inputs_of(p));
+           code.narrow + first * outputs_of(p),
+           relu_out != nullptr ? relu_out + first * outputs_of(p) : nullptr,
+           grad_in + first * inputs_of(p));
   });
 }
 
@@ -301,17 +310,18 @@ void max_pool2d(const Stream& stream, const Pool2d& p, const View& out, const Vi
 }
 
 void max_pool2d_backward(const Stream& stream, const Pool2d& p, const View& grad_in,
-                         const View& grad_out, const View& code) {
+                         const View& grad_out, const View& code, const View& relu_out) {
   dispatch_floating(grad_in.dtype, "max_pool2d", [&]<class T>() {
     constexpr int V = pack_size<T>();
     T* const dx = grad_in.as<T>();
     const T* const dy = grad_out.as<T>();
+    const T* const maxima = relu_out.as<T>();
     const Codes codes(code);
     const bool whole_rows = p.w.input % V == 0 && is_aligned(dx, V);
     if (whole_rows && is_halved(p, 2))
-      return launch_halved_backward<T, 2>(stream, p, dx, dy, codes);
+      return launch_halved_backward<T, 2>(stream, p, dx, dy, codes, maxima);
     if (whole_rows && is_halved(p, 3))
-      return launch_halved_backward<T, 3>(stream, p, dx, dy, codes);
+      return launch_halved_backward<T, 3>(stream, p, dx, dy, codes, maxima);
 
     const auto run = [&](auto kernel, int pack) {
       const Planes planes(p, pack);
@@ -321,11 +331,13 @@ void max_pool2d_backward(const Stream& stream, const Pool2d& p, const View& grad
                              some.advance(from);
                              launch(
                                  {"max_pool2d_backward", stream, pool_blocks(items), kPoolThreads},
-                                 kernel, planes, items, dy + from, some, dx + to);
+                                 kernel, planes, items, dy + from, some,
+                                 maxima != nullptr ? maxima + from : nullptr, dx + to);
                            });
     };
     const std::int64_t channels = p.channels_last ? p.channels : 1;
-    if (channels % V == 0 && is_aligned(dx, V) && is_aligned(dy, V) && codes.is_aligned(V))
+    if (channels % V == 0 && is_aligned(dx, V) && is_aligned(dy, V) && is_aligned(maxima, V) &&
+        codes.is_aligned(V))
       run(max_cells<T, V>, V);
     else
       run(max_cells<T, 1>, 1);

@@ -6,6 +6,7 @@
 
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/cuda/pool_window.cuh"
+#include "ferrite/kernels/cuda/relu_mask.cuh"
 #include "ferrite/kernels/view.h"
 
 namespace ferrite::kernels::cuda {
@@ -88,10 +89,12 @@ struct Maximum {
   }
 };
 
-/// Adds to `sum` the gradients of the windows whose maxima are these cells.
+/// Adds to `sum` the gradients of the windows whose maxima are these cells; where `relu_out`, their
+/// maxima, is given, of those that a ReLU before the pooling passes.
 template <int V, class T, class S>
 __device__ __forceinline__ void gather_gradients(S (&sum)[V], const Planes& p, const Planes::At& a,
-                                                 const T* grad_out, const Codes& code) {
+                                                 const T* grad_out, const Codes& code,
+                                                 const T* relu_out = nullptr) {
   const Axis::Holders rows = p.h.holders(a.row), columns = p.w.holders(a.column);
   for (std::int32_t oh = rows.first; oh <= rows.last; ++oh) {
     const std::int32_t in_row = p.h.place(a.row, oh);
@@ -103,9 +106,13 @@ __device__ __forceinline__ void gather_gradients(S (&sum)[V], const Planes& p, c
       const std::int64_t at = p.at_output(a, oh, ow);
       const Pack<std::int32_t, V> chosen = code.load<V>(at);
       const Pack<T, V> g = load_pack<V>(grad_out + at);
+      Pack<T, V> maxima{};
+      if (relu_out != nullptr) maxima = load_pack<V>(relu_out + at);
 #pragma unroll
-      for (int v = 0; v < V; ++v)
-        if (chosen.v[v] == place) sum[v] += static_cast<S>(g.v[v]);
+      for (int v = 0; v < V; ++v) {
+        const bool passes = relu_out == nullptr || !(static_cast<S>(maxima.v[v]) <= S(0));
+        if (chosen.v[v] == place && passes) sum[v] += static_cast<S>(g.v[v]);
+      }
     }
   }
 }

@@ -46,13 +46,16 @@ Tensor LeNet5::hidden(Conv2d& layer, const Tensor& x) const {
   return activate(layer(x));
 }
 
-Tensor LeNet5::pool(const Tensor& x) const {
-  return options_.pooling == LeNet5Options::Pooling::max ? max_pool2d(x, 2) : avg_pool2d(x, 2);
+Tensor LeNet5::pooled(Conv2d& layer, const Tensor& x) const {
+  if (options_.activation == LeNet5Options::Activation::relu &&
+      options_.pooling == LeNet5Options::Pooling::max)
+    return conv_relu_max_pool(layer, x, {.kernel_size = 2});
+  const Tensor out = hidden(layer, x);
+  return options_.pooling == LeNet5Options::Pooling::max ? max_pool2d(out, 2) : avg_pool2d(out, 2);
 }
 
 Tensor LeNet5::forward(const Tensor& input) {
-  Tensor x = pool(hidden(conv1, input));
-  x = pool(hidden(conv2, x)).flatten(1);
+  const Tensor x = pooled(conv2, pooled(conv1, input)).flatten(1);
   return fc3(hidden(fc2, hidden(fc1, x)));
 }
 

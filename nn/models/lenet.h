@@ -39,7 +39,7 @@ class LeNet5 : public Cloneable<LeNet5> {
   Tensor activate(const Tensor& x) const;
   Tensor hidden(Linear& layer, const Tensor& x) const;
   Tensor hidden(Conv2d& layer, const Tensor& x) const;
-  Tensor pool(const Tensor& x) const;
+  Tensor pooled(Conv2d& layer, const Tensor& x) const;
 
   LeNet5Options options_;
 };

@@ -28,7 +28,7 @@ TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
        "--checkpoint-dir", "runs/a", "--lr", "0.1", "--seed", "3", "--log", "runs/b/log.csv",
        "--tensorboard", "runs/a/events", "--profile", "runs/c/trace.json"});
   check_fine(trained);
-  CHECK(contains(trained.out, "conv2d_relu backward"));
+  CHECK(contains(trained.out, "conv2d_relu_max_pool backward"));
   CHECK(contains(trained.out, "5 steps of"));
   CHECK(contains(trained.out, "trace in runs/c/trace.json"));
   CHECK(json::parse(read_file(place / "runs/c/trace.json")).at("traceEvents").size() > 500);

@@ -103,7 +103,7 @@ TEST_CASE("batch_norm_max_pool, its sums and its gradient are those of the steps
                                     at(bias), View(), kernels::NormActivation::relu);
           kernels::max_pool2d(stream, pool, at(out), at(code), y);
           kernels::max_pool2d_gather(stream, pool, at(picked), at(in), at(code));
-          kernels::max_pool2d_backward(stream, pool, dy, at(grad), at(code));
+          kernels::max_pool2d_backward(stream, pool, dy, at(grad), at(code), View());
           kernels::batch_norm_backward_reduce(stream, layout, at(sum_dy), at(sum_dy_xhat), dy,
                                               at(in), at(mean), at(invstd), mask(at), View(),
                                               View());

@@ -142,12 +142,20 @@ TEST_CASE("max_pool2d_backward") {
     const Operand out = c.output(outputs(p), dtype);
     const Operand code = c.output(outputs(p), p.code_dtype());
     const Operand grad_out = c.input(outputs(p), dtype);
-    const Operand grad_in = c.output(inputs(p), dtype);
+    const Operand grad_in = c.output(inputs(p), dtype), masked = c.output(inputs(p), dtype);
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::max_pool2d(stream, p, at(out), at(code), at(in));
-      kernels::max_pool2d_backward(stream, p, at(grad_in), at(grad_out), at(code));
+      kernels::max_pool2d_backward(stream, p, at(grad_in), at(grad_out), at(code), {});
+      // Behind a ReLU, as if the negative inputs were zeros.
+      kernels::max_pool2d_backward(stream, p, at(masked), at(grad_out), at(code), at(out));
     });
     c.check(grad_in, sum_tolerance(dtype));
+    c.check(masked, sum_tolerance(dtype));
+    const std::vector<double> cells = c.result(in).to_vector<double>();
+    const std::vector<double> all = c.result(grad_in).to_vector<double>();
+    std::vector<double> expected(cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) expected[i] = cells[i] <= 0 ? 0 : all[i];
+    c.check_values(masked, expected, {.rtol = 0});
   });
 }
 
@@ -215,7 +223,7 @@ TEST_CASE("pooling with strides and windows far larger than the plane") {
     const Operand grad_in = c.output(inputs(p), kFloat32);
     c.run([&](const Stream& stream, const kit::Side& at) {
       kernels::max_pool2d(stream, p, at(largest), at(code), at(in));
-      kernels::max_pool2d_backward(stream, p, at(grad_in), at(largest), at(code));
+      kernels::max_pool2d_backward(stream, p, at(grad_in), at(largest), at(code), {});
       kernels::avg_pool2d(stream, p, at(mean), at(in));
     });
     c.check(largest, {.rtol = 0});

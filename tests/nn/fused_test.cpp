@@ -50,6 +50,19 @@ const std::vector<Case> kCases{
      {2, 2, 4, 5},
      [](Layers& l, T x, T) { return conv_relu(l.conv, x); },
      [](Layers& l, T x, T) { return relu(l.conv(x)); }},
+    {"conv_relu_max_pool",
+     {2, 2, 4, 5},
+     [](Layers& l, T x, T) { return conv_relu_max_pool(l.conv, x, kPool); },
+     [](Layers& l, T x, T) { return max_pool2d(relu(l.conv(x)), kPool); }},
+    {"Sequential of convolution, ReLU and pooling",
+     {2, 2, 4, 5},
+     [](Layers& l, T x, T) {
+       nn::ReLU relu;
+       nn::MaxPool2d pool(3, kPool);
+       nn::Module* const modules[] = {&l.conv, &relu, &pool};
+       return run_in_order(modules, x);
+     },
+     [](Layers& l, T x, T) { return max_pool2d(relu(l.conv(x)), kPool); }},
     {"bn_relu",
      {2, 3, 4, 5},
      [](Layers& l, T x, T) { return bn_relu(l.bn, x); },

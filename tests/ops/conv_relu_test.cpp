@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "ferrite/autograd/gradcheck.h"
@@ -32,14 +33,14 @@ struct Leaves {
   }
 };
 
-/// conv2d_relu and its gradients are those of the two ops.
-void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b,
-                       const Conv2dFuncOptions& o) {
+using Op = std::function<Tensor(const Leaves&)>;
+
+/// A fused op and its gradients are those of the ops one by one.
+void check_alike(const Op& op, const Op& ops, const Tensor& x, const Tensor& w, const Tensor& b) {
   const double rtol = rounding_of(x.dtype());
   const double atol = x.dtype() == kFloat64 ? 1e-13 : 1e-5;
   const Leaves one(x, w, b), two(x, w, b);
-  const Tensor fused = conv2d_relu(one.x, one.w, one.b, o);
-  const Tensor expected = relu(conv2d(two.x, two.w, two.b, o));
+  const Tensor fused = op(one), expected = ops(two);
   CHECK(fused.suggest_memory_format() == expected.suggest_memory_format());
   check_close(fused, expected, rtol, atol);
   const Tensor grad = values(fused.shape(), x.dtype(), 9);
@@ -48,6 +49,12 @@ void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b,
   check_close(one.x.grad(), two.x.grad(), rtol, atol);
   check_close(one.w.grad(), two.w.grad(), rtol, atol);
   if (b.defined()) check_close(one.b.grad(), two.b.grad(), rtol, atol);
+}
+
+void check_against_ops(const Tensor& x, const Tensor& w, const Tensor& b,
+                       const Conv2dFuncOptions& o) {
+  check_alike([&](const Leaves& t) { return conv2d_relu(t.x, t.w, t.b, o); },
+              [&](const Leaves& t) { return relu(conv2d(t.x, t.w, t.b, o)); }, x, w, b);
 }
 
 }  // namespace
@@ -64,6 +71,33 @@ TEST_CASE("conv2d_relu is relu of conv2d, gradients too") {
       check_against_ops(x, values({6, 1, 3, 3}, dtype, 4), values({6}, dtype, 5), {.groups = 6});
       check_against_ops(x[0], w, b, {.dilation = 2});
     }
+}
+
+TEST_CASE("conv2d_relu_max_pool is max_pool2d of conv2d_relu, gradients too") {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast})
+      for (const MaxPool2dOptions& pool :
+           {MaxPool2dOptions{.kernel_size = 2},
+            MaxPool2dOptions{.kernel_size = 3, .stride = 2, .padding = 1},
+            MaxPool2dOptions{.kernel_size = 2, .stride = 1, .dilation = 2}}) {
+        CAPTURE(name(dtype));
+        const Conv2dFuncOptions o{.padding = 1};
+        check_alike(
+            [&](const Leaves& t) { return conv2d_relu_max_pool(t.x, t.w, t.b, o, pool); },
+            [&](const Leaves& t) { return max_pool2d(conv2d_relu(t.x, t.w, t.b, o), pool); },
+            values({2, 6, 9, 8}, dtype, 1).to(format), values({8, 6, 3, 3}, dtype, 2).to(format),
+            values({8}, dtype, 3));
+      }
+  const std::vector<Tensor> in{values({2, 2, 6, 6}, kFloat64, 1).set_requires_grad(),
+                               values({3, 2, 3, 3}, kFloat64, 2).set_requires_grad(),
+                               values({3}, kFloat64, 3).set_requires_grad()};
+  CHECK(autograd::gradcheck(
+      [](const std::vector<Tensor>& t) {
+        return conv2d_relu_max_pool(t[0], t[1], t[2], {}, {.kernel_size = 2});
+      },
+      in, {.second_order = true}));
+  CHECK_THROWS_WITH_AS(conv2d_relu_max_pool(in[0][0], in[1], {}, {}, {.kernel_size = 2}),
+                       doctest::Contains("expected an input [N, C, H, W]"), ShapeError);
 }
 
 TEST_CASE("conv2d_relu: gradcheck, of the gradient as well") {

@@ -76,7 +76,8 @@ std::set<std::string> names(const std::string& text) {
 /// Op::autocast by the op's name (docs/mixed_precision.md).
 std::optional<CastPolicy> policy_of(const std::string& name) {
   static const std::set<std::string> lower = names(
-      "conv1d conv2d conv2d_relu conv2d_statistics conv3d conv_transpose1d conv_transpose2d "
+      "conv1d conv2d conv2d_relu conv2d_relu_max_pool conv2d_statistics conv3d conv_transpose1d "
+      "conv_transpose2d "
       "conv_transpose3d linear linear_relu linear_gelu "
       "matmul mm bmm mv addmm addmm_relu baddbmm addbmm addmv einsum tensordot inner");
   static const std::set<std::string> float32 = names(

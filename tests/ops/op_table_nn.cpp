@@ -73,6 +73,9 @@ void add_convolutions(std::vector<Op>& table) {
       [](C c) { return conv2d(c[0], c[1], c[2], 2, 1); });
   add("conv2d_relu", {image, {{3, 4, 3, 3}}, optional({3})},
       [](C c) { return conv2d_relu(c[0], c[1], c[2], {.stride = 2, .padding = 1}); });
+  add("conv2d_relu_max_pool", {image, {{3, 4, 3, 3}}, optional({3})}, [](C c) {
+    return conv2d_relu_max_pool(c[0], c[1], c[2], {.padding = 1}, {.kernel_size = 2});
+  });
   add("conv1d", {{{2, 4, 6}}, {{3, 4, 3}}, optional({3})},
       [](C c) { return conv1d(c[0], c[1], c[2]); });
   add("conv_transpose2d", {image, {{4, 3, 2, 2}}, optional({3})},
