@@ -34,8 +34,7 @@ const std::map<std::string, LinkDelay> kLinks = {
 template <class T>
 void sort_unique(std::vector<T>& values) {
   std::ranges::sort(values);
-  const auto rest = std::ranges::unique(values);
-  values.erase(rest.begin(), rest.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
 /// 1, 2, 4, ... of those that there are.
