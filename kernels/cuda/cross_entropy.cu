@@ -329,6 +329,11 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
     lanes = power_of_two((units + 3) / 4, kWarp);
   else if (nest.outputs < 65536)  // few positions: several threads each
     lanes = power_of_two((units + 15) / 16, 8);
+  // Few classes of few positions: one block, whose totals need no second kernel.
+  if (pass == Pass::forward && rows && units <= 16 && nest.outputs <= kEntropyThreads) {
+    const auto positions = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(nest.outputs));
+    lanes = std::min(lanes, static_cast<int>(std::bit_floor(kEntropyThreads / positions)));
+  }
 
   std::optional<Workspace> all_weights;
   const auto* weight = args.weight.as<const Compute<T>>();
