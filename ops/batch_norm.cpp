@@ -60,8 +60,8 @@ struct BatchNorm {
 /// How errors, profiles and the tape name a batch norm with what follows it.
 const char* name_of(const BatchNormFuncOptions& options) {
   if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
-  if (options.max_pool) return "batch_norm_relu_max_pool";
-  return options.relu ? "batch_norm_relu" : "batch_norm";
+  if (!options.relu) return "batch_norm";
+  return options.max_pool ? "batch_norm_relu_max_pool" : "batch_norm_relu";
 }
 
 void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
@@ -407,8 +407,9 @@ Tensor batch_norm_max_pool(const BatchNorm& args) {
   if (!records) return out;
 
   auto backward = [input = Saved(input), weight = Saved(weight), bias = Saved(bias), picked, code,
-                   mean = s.mean, invstd = s.invstd, counters = s.counters, plan, channels, dtype,
-                   eps = options.eps, weight_dtype = weight.defined() ? weight.dtype() : dtype,
+                   mean = Saved(s.mean), invstd = s.invstd, counters = s.counters, plan, channels,
+                   dtype, eps = options.eps,
+                   weight_dtype = weight.defined() ? weight.dtype() : dtype,
                    bias_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& grad,
                                                                        Needs needs) -> Gradients {
     Gradients g(3);
@@ -419,7 +420,7 @@ Tensor batch_norm_max_pool(const BatchNorm& args) {
     } else {
       g = max_pool_norm_backward(channels, plan, grad, input.get(), picked, code,
                                  dense(weight.get(), dtype), dense(bias.get(), dtype),
-                                 {mean, invstd, counters}, needs);
+                                 {mean.get(), invstd, counters}, needs);
     }
     g[1] = as_dtype(g[1], weight_dtype);
     g[2] = as_dtype(g[2], bias_dtype);
