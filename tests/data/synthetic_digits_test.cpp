@@ -72,10 +72,10 @@ TEST_CASE("synthetic_digits: every ten samples hold every digit") {
 
 TEST_CASE("synthetic_digits: each picture has ink, and none is full") {
   const SyntheticDigits set(300, 2);
+  const std::uint8_t* pixel = set.images().data<std::uint8_t>();
   for (std::int64_t i = 0; i < set.size(); ++i) {
     int bright = 0;
-    for (std::int64_t k = 0; k < 784; ++k)
-      bright += set.images().data<std::uint8_t>()[i * 784 + k] > 110;
+    for (int k = 0; k < 784; ++k) bright += *pixel++ > 110;
     CAPTURE(i);
     CHECK(bright > 12);
     CHECK(bright < 320);
