@@ -278,8 +278,8 @@ Gradients batch_norm_backward(const Channels& channels, const Tensor& grad, cons
           needs[3] ? dy : Tensor()};
 }
 
-/// The same behind a ReLU and a max pooling: the sums are those of the picked elements, to which
-/// all gradient goes.
+/// The same with a ReLU and a max pooling behind the batch norm: the sums are those of the picked
+/// elements, to which all gradient goes.
 Gradients max_pool_norm_backward(const Channels& channels, const ops::PoolPlan& plan,
                                  const Tensor& grad, const Tensor& input, const Tensor& picked,
                                  const Tensor& code, const Tensor& weight, const Tensor& bias,
@@ -375,17 +375,13 @@ Tensor batch_norm(const BatchNorm& args) {
 }
 
 /// Whether the ReLU and the pooling behind it can be one pass with the affine step.
-bool pools_in_one(const Tensor& input, const BatchNormFuncOptions& options) {
-  if (!options.max_pool) return false;
-  // Errors come before the running statistics move.
-  const bool has_cells = ops::max_pool_plan(name_of(options), input, *options.max_pool).has_cells();
-  return has_cells && options.training && options.relu && !options.residual.defined() &&
-         !options.parts && input.suggest_memory_format() == kChannelsLast;
+bool pools_in_one(const ops::PoolPlan& plan, const BatchNormFuncOptions& options) {
+  return plan.has_cells() && options.training && options.relu && !options.residual.defined() &&
+         !options.parts && plan.format == kChannelsLast;
 }
 
-Tensor batch_norm_max_pool(const BatchNorm& args) {
+Tensor batch_norm_max_pool(const BatchNorm& args, const ops::PoolPlan& plan) {
   const auto& [op, input, running_mean, running_var, weight, bias, options] = args;
-  const ops::PoolPlan plan = ops::max_pool_plan(op, input, *options.max_pool);
   const Channels channels = channels_of(input);
   const DType dtype = statistics_dtype(input.dtype());
   const Tensor x = dense(input, input.dtype(), channels.format);
@@ -398,9 +394,7 @@ Tensor batch_norm_max_pool(const BatchNorm& args) {
   Tensor out = empty(plan.out, of_results), picked, code;
   if (records) {
     picked = empty(plan.out, of_results);
-    code = empty(plan.out, {.dtype = plan.pool.code_dtype(),
-                            .device = input.device(),
-                            .memory_format = channels.format});
+    code = ops::empty_code(plan, input.device());
   }
   kernels::batch_norm_max_pool(current_stream(x.device()), plan.pool, out, optional(picked),
                                optional(code), x, s.mean, s.invstd, optional(w), optional(b));
@@ -458,7 +452,11 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
                                 options.residual);
   const BatchNorm args{op, input, running_mean, running_var, weight, bias, options};
   check_batch_norm(args);
-  return pools_in_one(input, options) ? batch_norm_max_pool(args) : then_pool(batch_norm(args));
+  if (!options.max_pool) return batch_norm(args);
+  // Its errors come before the running statistics move.
+  const ops::PoolPlan plan = ops::max_pool_plan(op, input, *options.max_pool);
+  return pools_in_one(plan, options) ? batch_norm_max_pool(args, plan)
+                                     : then_pool(batch_norm(args));
 }
 
 }  // namespace ferrite

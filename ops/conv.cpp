@@ -93,24 +93,6 @@ Tensor gradient_by_input(const Problem& p, const Tensor& grad, const Tensor& wei
   return partial;
 }
 
-/// The max pooling of a convolution's result, and what its gradient needs.
-struct Pooled {
-  std::optional<ops::PoolPlan> plan;
-  Tensor code;
-
-  Tensor operator()(const char* op, const Tensor& x, const MaxPool2dOptions& options,
-                    bool records) {
-    plan = ops::max_pool_plan(op, x, options);
-    Tensor out = result(plan->out, x, plan->format);
-    if (records)
-      code = empty(
-          plan->out,
-          {.dtype = plan->pool.code_dtype(), .device = x.device(), .memory_format = plan->format});
-    kernels::max_pool2d(current_stream(x.device()), plan->pool, out, view_of(code), x);
-    return out;
-  }
-};
-
 Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, const Tensor& bias,
                  const Then& then) {
   const auto& [activation, statistics, max_pool] = then;
@@ -129,27 +111,32 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
     kernels::conv2d(stream, out, input, weight, view_of(bias), params);
   }
   const bool records = recording(input, weight, bias);
-  Pooled pooled;
-  if (max_pool) out = pooled(p.op, out, *max_pool, records);
+  std::optional<ops::PoolPlan> pooling;
+  Tensor code;
+  if (max_pool) {
+    pooling = ops::max_pool_plan(p.op, out, *max_pool);
+    ops::Maxima maxima = ops::window_maxima(*pooling, out, records);
+    out = std::move(maxima.out), code = std::move(maxima.code);
+  }
   if (records)
-    record(out, p.op, {input, weight, bias},
-           [p, x = Saved(weight.requires_grad() ? input : Tensor()),
-            w = Saved(input.requires_grad() ? weight : Tensor()),
-            y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()), pooled,
-            x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format(),
-            activation = activation](const Tensor& grad_out, Needs needs) -> Gradients {
-             const Tensor grad =
-                 pooled.plan
-                     ? ops::relu_max_pool_backward(*pooled.plan, grad_out, pooled.code, y.get())
-                 : activation == Activation::relu ? ops::relu_gradient(grad_out, y.get())
-                                                  : grad_out;
-             Gradients g(3);
-             if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
-             const bool together = needs[1] && needs[2] && !grad_enabled();
-             if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
-             if (needs[2] && !together) g[2] = channel_sum(grad);
-             return g;
-           });
+    record(
+        out, p.op, {input, weight, bias},
+        [p, x = Saved(weight.requires_grad() ? input : Tensor()),
+         w = Saved(input.requires_grad() ? weight : Tensor()),
+         y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()), pooling, code,
+         x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format(),
+         activation = activation](const Tensor& grad_out, Needs needs) -> Gradients {
+          const Tensor grad =
+              pooling ? ops::relu_max_pool_backward(*pooling, grad_out, code, y.get())
+              : activation == Activation::relu ? ops::relu_gradient(grad_out, y.get())
+                                               : grad_out;
+          Gradients g(3);
+          if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
+          const bool together = needs[1] && needs[2] && !grad_enabled();
+          if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
+          if (needs[2] && !together) g[2] = channel_sum(grad);
+          return g;
+        });
   return out;
 }
 

@@ -155,30 +155,29 @@ Tensor max_of_none(const Plan& plan, const Tensor& input, Tensor* indices) {
   return out;
 }
 
+/// `plan`, whose windows have places that a code can hold.
+Plan with_places(Plan plan) {
+  const std::int64_t h = plan.pool.h.widest(), w = plan.pool.w.widest();
+  FERRITE_CHECK(!plan.has_cells() || h * w <= INT32_MAX, ShapeError, plan.op,
+                "windows of {} x {} have more than 2^31 cells", h, w);
+  return plan;
+}
+
 /// Computes indices if `indices` is given.
 Tensor max_forward(const Plan& plan, const Tensor& input, Tensor* indices) {
-  const Pool2d& pool = plan.pool;
   if (!plan.has_cells()) return max_of_none(plan, input, indices);
-  FERRITE_CHECK(pool.h.widest() * pool.w.widest() <= INT32_MAX, ShapeError, plan.op,
-                "windows of {} x {} have more than 2^31 cells", pool.h.widest(), pool.w.widest());
   const bool records = recording(input);
-  Tensor out = empty_for(plan, plan.out, input), code;
-  if (records || indices)
-    code =
-        empty(plan.out,
-              {.dtype = pool.code_dtype(), .device = input.device(), .memory_format = plan.format});
-  const Stream stream = current_stream(input.device());
-  kernels::max_pool2d(stream, pool, out, code.defined() ? kernels::View(code) : kernels::View(),
-                      dense(plan, input));
+  const ops::Maxima maxima = ops::window_maxima(plan, input, records || indices);
   if (indices) {
     *indices =
         empty(plan.out, {.dtype = kInt64, .device = input.device(), .memory_format = plan.format});
-    kernels::max_pool2d_indices(stream, pool, *indices, code);
+    kernels::max_pool2d_indices(current_stream(input.device()), plan.pool, *indices, maxima.code);
   }
   if (records)
-    record(out, plan.op, {input},
-           [plan, code](const Tensor& grad, Needs) { return max_backward(plan, grad, code); });
-  return out;
+    record(maxima.out, plan.op, {input}, [plan, code = maxima.code](const Tensor& grad, Needs) {
+      return max_backward(plan, grad, code);
+    });
+  return maxima.out;
 }
 
 // ---- The mean: linear, so that the backward of backward is forward.
@@ -208,7 +207,21 @@ Tensor avg_backward(const Plan& plan, const Tensor& grad) {
 // ---- Of planes, for functions of one to three dimensions
 
 ops::PoolPlan ops::max_pool_plan(const char* op, const Tensor& input, const MaxPool2dOptions& o) {
-  return sliding_plan(op, input, o, o.dilation);
+  return with_places(sliding_plan(op, input, o, o.dilation));
+}
+
+Tensor ops::empty_code(const PoolPlan& plan, const Device& device) {
+  return empty(plan.out,
+               {.dtype = plan.pool.code_dtype(), .device = device, .memory_format = plan.format});
+}
+
+ops::Maxima ops::window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code) {
+  Maxima maxima{empty_for(plan, plan.out, input), {}};
+  if (wants_code) maxima.code = empty_code(plan, input.device());
+  kernels::max_pool2d(current_stream(input.device()), plan.pool, maxima.out,
+                      wants_code ? kernels::View(maxima.code) : kernels::View(),
+                      dense(plan, input));
+  return maxima;
 }
 
 Tensor ops::max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code) {
@@ -239,7 +252,7 @@ Tensor ops::avg_pool_planes(const char* op, const Tensor& input, const AvgPool2d
 
 Tensor ops::adaptive_max_pool_planes(const char* op, const Tensor& input, Pair size,
                                      Tensor* indices) {
-  return max_forward(adaptive_plan(op, input, size), input, indices);
+  return max_forward(with_places(adaptive_plan(op, input, size)), input, indices);
 }
 
 Tensor ops::adaptive_avg_pool_planes(const char* op, const Tensor& input, Pair size) {

@@ -18,6 +18,14 @@ struct PoolPlan {
   bool has_cells() const { return pool.h.window(0).count > 0 && pool.w.window(0).count > 0; }
 };
 PoolPlan max_pool_plan(const char* op, const Tensor& input, const MaxPool2dOptions& options);
+/// For what kernels::max_pool2d() keeps for its gradient.
+Tensor empty_code(const PoolPlan& plan, const Device& device);
+/// The results of kernels::max_pool2d(), off the tape; each window has a cell. Without a code
+/// unless it is wanted.
+struct Maxima {
+  Tensor out, code;
+};
+Maxima window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code);
 /// The gradient of the input, differentiable, from the code that kernels::max_pool2d() gave.
 Tensor max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code);
 /// The same of the input of a ReLU before the pooling, whose result is `out`.

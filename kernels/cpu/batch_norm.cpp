@@ -436,9 +436,7 @@ struct NormalizedCells {
 
   template <int W>
   Lanes<S, W> gather(std::int64_t at, std::int64_t place, std::int64_t, std::int64_t) const {
-    using Mask = MaskOf<S>;
-    const auto chosen = convert<Mask, W, Code>(load<W>(code + at)) == static_cast<Mask>(place);
-    return chosen ? load<W>(grad_out + at) : Lanes<S, W>{};
+    return chosen_gradients<W>(grad_out, code, at, place);
   }
   template <int W>
   Lanes<S, W> result(const Lanes<S, W>& sum, std::int64_t cell, std::int64_t c) const {

@@ -37,12 +37,9 @@ struct Backward {
   template <int W>
   Lanes<Compute<T>, W> gather(std::int64_t at, std::int64_t place, std::int64_t,
                               std::int64_t) const {
-    using Mask = MaskOf<Compute<T>>;
-    const auto chosen = convert<Mask, W, Code>(load<W>(code + at)) == static_cast<Mask>(place);
-    const Lanes<Compute<T>, W> none{};
-    const auto g = chosen ? load<W>(grad_out + at) : none;
+    const Lanes<Compute<T>, W> g = chosen_gradients<W>(grad_out, code, at, place);
     if (!relu_out) return g;
-    return load<W>(relu_out + at) <= 0 ? none : g;
+    return load<W>(relu_out + at) <= 0 ? Lanes<Compute<T>, W>{} : g;
   }
 
   void scatter(Compute<T>* sums, std::int64_t at) const {

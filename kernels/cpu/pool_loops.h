@@ -193,6 +193,16 @@ struct Maximum {
   Place place;
 };
 
+/// The gradients of the W windows from element `at` on whose maximum is at `place`, and 0 of
+/// others.
+template <int W, class T, class Code>
+Lanes<Compute<T>, W> chosen_gradients(const T* grad_out, const Code* code, std::int64_t at,
+                                      std::int64_t place) {
+  using Mask = MaskOf<Compute<T>>;
+  const auto chosen = convert<Mask, W, Code>(load<W>(code + at)) == static_cast<Mask>(place);
+  return chosen ? load<W>(grad_out + at) : Lanes<Compute<T>, W>{};
+}
+
 /// NHWC backward: each input cell sums op.gather<W>(at, place, oh, ow) over the windows that hold
 /// it, `at` being the first of the W results' elements, and receives op.result<W>(sum, cell, c), if
 /// there is such a function.

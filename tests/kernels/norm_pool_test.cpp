@@ -34,8 +34,8 @@ PoolAxis draw_axis(KernelCase& c) {
   }
 }
 
-/// Multiples of 1/4, or of 2^-`shift` from 0 on, of which sums and products are exact: there are
-/// equal maxima, and the one that is chosen is the same everywhere.
+/// Multiples of 1/4, and powers of 2: sums and products are exact, and equal maxima occur, of which
+/// every device must pick the same.
 Tensor quarters(KernelCase& c, const Shape& shape) {
   Tensor t = empty(shape, {.dtype = kFloat64});
   for (std::int64_t i = 0; i < t.numel(); ++i)

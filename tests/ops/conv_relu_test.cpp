@@ -98,6 +98,9 @@ TEST_CASE("conv2d_relu_max_pool is max_pool2d of conv2d_relu, gradients too") {
       in, {.second_order = true}));
   CHECK_THROWS_WITH_AS(conv2d_relu_max_pool(in[0][0], in[1], {}, {}, {.kernel_size = 2}),
                        doctest::Contains("expected an input [N, C, H, W]"), ShapeError);
+  const MaxPool2dOptions huge{.kernel_size = 65536, .ceil_mode = true};
+  CHECK_THROWS_WITH_AS(conv2d_relu_max_pool(in[0], in[1], {}, {}, huge),
+                       doctest::Contains("more than 2^31 cells"), ShapeError);
 }
 
 TEST_CASE("conv2d_relu: gradcheck, of the gradient as well") {

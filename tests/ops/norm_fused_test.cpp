@@ -227,7 +227,7 @@ TEST_CASE("fused batch norms compute only the gradients that are needed") {
       }
 }
 
-TEST_CASE("a batch norm behind a ReLU and a max pooling: second derivatives, odd windows, errors") {
+TEST_CASE("a batch norm before a ReLU and a max pooling: second derivatives, odd windows, errors") {
   const auto pooled = [](const std::vector<Tensor>& in, const MaxPool2dOptions& pool) {
     return batch_norm(in[0], {}, {}, in[1], in[2],
                       {.training = true, .relu = true, .max_pool = pool});
@@ -247,6 +247,10 @@ TEST_CASE("a batch norm behind a ReLU and a max pooling: second derivatives, odd
       .training = true, .relu = true, .max_pool = MaxPool2dOptions{.kernel_size = 9}};
   CHECK_THROWS_WITH_AS(batch_norm(in[0], mean, var, {}, {}, large),
                        doctest::Contains("windows of 9 x 9 do not fit"), ShapeError);
+  BatchNormFuncOptions huge = large;
+  huge.max_pool = MaxPool2dOptions{.kernel_size = 65536, .ceil_mode = true};
+  CHECK_THROWS_WITH_AS(batch_norm(in[0], mean, var, {}, {}, huge),
+                       doctest::Contains("more than 2^31 cells"), ShapeError);
   check_equal(mean, zeros({2}, {.dtype = kFloat64}));  // nothing has moved
 }
 

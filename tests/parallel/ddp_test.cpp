@@ -95,12 +95,12 @@ DdpTraining resnet(bool synchronised) {
           .lr = synchronised ? 0.02 : 0.002};
 }
 
-}  // namespace
-
 /// Numbers of ranks. ThreadSanitizer takes 20 times as long, and one number shows the same races.
 std::vector<int> sizes() {
   return test::has_thread_sanitizer() ? std::vector<int>{3} : std::vector<int>{2, 3, 4};
 }
+
+}  // namespace
 
 TEST_CASE("LeNet on halves, thirds and quarters of a batch is LeNet on the whole") {
   check_ddp_training(lenet(), sizes());
