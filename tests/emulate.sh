@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of CUDA code on the emulator (tests/emulator/README.md).
-#   bash tests/emulate.sh [race|orders|examples|asan|levels...]
-# race: kernels under the race detector, and their coverage. Host code is that of a release build;
-#   `tests/run.sh emulator-check` has it under the sanitizers too, with the tests that need no device.
+#   bash tests/emulate.sh [race|coverage|orders|examples|asan|levels...]
+# race: kernels under the race detector. Host code is that of a release build; `tests/run.sh
+#   emulator-check` has it under the sanitizers too, with the tests that need no device.
+# coverage: the same, and how many lines of the kernels ran. To count them takes as long again.
 # orders: the threads in descending order; those of kernels also in a random order, which changes with
 #   every commit (FERRITE_EMULATOR_SEED=N selects one).
 # examples: the tests of the example programs.
@@ -38,23 +39,25 @@ trainings='^(nn|examples|programs)/'
 all_but_kernels='^(nn|examples|programs|ops|optim|data|autograd|core)/'
 
 bash scripts/install_packages.sh
-(($#)) || set -- race orders examples asan levels
+(($#)) || set -- coverage orders examples asan levels
 for kind in "$@"; do
   case $kind in
-    race)
-      build emulator-race cuda_tests -DFERRITE_COVERAGE=ON
+    race | coverage)
+      coverage=OFF
+      [[ $kind == race ]] || coverage=ON
+      build emulator-race cuda_tests -DFERRITE_COVERAGE="$coverage"
       run emulator-race '^$'
-      bash scripts/kernel_coverage.sh --report build/emulator-race
+      [[ $kind == race ]] || bash scripts/kernel_coverage.sh --report build/emulator-race
       ;;
     orders)
-      build emulator-race cuda_tests -DFERRITE_COVERAGE=ON
+      build emulator-race cuda_tests
       # The race detector has looked in the ascending order; here results count.
       run emulator-race "$trainings" FERRITE_EMULATOR_RACES=0 FERRITE_EMULATOR_ORDER=descending
       run emulator-race "$all_but_kernels" FERRITE_EMULATOR_RACES=0 \
         FERRITE_EMULATOR_ORDER=shuffled FERRITE_EMULATOR_SEED="$seed"
       ;;
     examples)
-      build emulator-race "test_examples custom_kernel_test" -DFERRITE_COVERAGE=ON -DFERRITE_EXAMPLES=ON
+      build emulator-race "test_examples custom_kernel_test" -DFERRITE_EXAMPLES=ON
       ctest --preset emulator-race --tests-regex '^examples/' --output-on-failure --no-tests=error \
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
@@ -74,7 +77,7 @@ for kind in "$@"; do
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     *)
-      echo "unknown kind '$kind': expected race, orders, examples, asan or levels" >&2
+      echo "unknown kind '$kind': expected race, coverage, orders, examples, asan or levels" >&2
       exit 1
       ;;
   esac

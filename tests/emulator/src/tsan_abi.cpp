@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ferrite/emulator/arithmetic.h"
 #include "ferrite/emulator/warp.h"
 #include "ferrite/tests/emulator/src/ledger.h"
+#include "ferrite/tests/emulator/src/memory.h"
 #include "ferrite/tests/emulator/src/race.h"
 #include "ferrite/tests/emulator/src/report.h"
 #include "ferrite/tests/emulator/src/scheduler.h"
@@ -18,17 +20,32 @@ using emulator::race_access;
 
 namespace {
 
-/// As on a GPU, where an access that is not aligned to its size is an error.
-inline void aligned_access(const void* address, std::size_t bytes, bool write, const void* pc) {
+/// Whether the address is in device or shared memory. Most accesses of a kernel are to its threads'
+/// own variables, which are not looked at.
+inline bool watched(const volatile void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return emulator::in_device_range(const_cast<const void*>(address)) ||
+         at - reinterpret_cast<std::uintptr_t>(emulator::shared_arena) <
+             emulator::kSharedArenaBytes;
+}
+
+[[gnu::noinline]] void watched_access(const void* address, std::size_t bytes, bool write,
+                                      const void* pc) {
   if (!emulator::current_settings.races && !emulator::ledger_open) return;
+  // As on a GPU, where an access that is not aligned to its size is an error.
   if (emulator::inside_kernel && reinterpret_cast<std::uintptr_t>(address) % bytes) [[unlikely]]
     emulator::report_misaligned(address, bytes, write, pc);
   race_access(address, bytes, write, AccessKind::plain, pc);
 }
+inline void aligned_access(const void* address, std::size_t bytes, bool write, const void* pc) {
+  if (watched(address) || reinterpret_cast<std::uintptr_t>(address) % bytes)
+    watched_access(address, bytes, write, pc);
+}
 
 template <class T>
 void atomic_access(const volatile T* address, bool write, const void* pc) {
-  race_access(const_cast<const T*>(address), sizeof(T), write, AccessKind::atomic, pc);
+  if (watched(address))
+    race_access(const_cast<const T*>(address), sizeof(T), write, AccessKind::atomic, pc);
 }
 
 }  // namespace
