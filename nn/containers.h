@@ -214,14 +214,20 @@ class ParameterDict : public Cloneable<ParameterDict> {
   void pop(std::string_view name) { unregister_tensor(name); }
 };
 
+namespace detail {
+/// `Other` is left out first: to ask whether it can be copied would ask for this concept again.
+template <class F, class Other, class... Arguments>
+concept CallableOnTensor = !std::same_as<F, Other> && std::copy_constructible<F> &&
+                           std::is_invocable_r_v<Tensor, F&, const Tensor&, Arguments&...>;
+}  // namespace detail
+
 /// A function as a layer: `Sequential(Linear(4, 2), Functional(relu), Functional(f, 1))` for
 /// `f = [](const Tensor& x, int dim) { return softmax(x, dim); }`. Its other arguments are all
 /// given here: a function's default arguments do not hold.
 class Functional : public Cloneable<Functional> {
  public:
   template <class F, class... Arguments>
-  requires std::copy_constructible<F> &&
-      std::is_invocable_r_v<Tensor, F&, const Tensor&, Arguments&...>
+  requires detail::CallableOnTensor<F, Functional, Arguments...>
   explicit Functional(F function, Arguments... arguments)
       : function_([=](const Tensor& x) mutable { return function(x, arguments...); }) {}
   Tensor forward(const Tensor& input) override { return function_(input); }

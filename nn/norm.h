@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -174,6 +175,9 @@ class LayerNorm : public Cloneable<LayerNorm> {
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});
   explicit LayerNorm(std::int64_t normalized_size, const LayerNormOptions& options = {})
       : LayerNorm(Shape{normalized_size}, options) {}
+  explicit LayerNorm(std::initializer_list<std::int64_t> normalized_shape,
+                     const LayerNormOptions& options = {})
+      : LayerNorm(Shape(normalized_shape), options) {}
   /// Weight 1, bias 0.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;
@@ -202,6 +206,9 @@ class RMSNorm : public Cloneable<RMSNorm> {
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options = {});
   explicit RMSNorm(std::int64_t normalized_size, const RMSNormOptions& options = {})
       : RMSNorm(Shape{normalized_size}, options) {}
+  explicit RMSNorm(std::initializer_list<std::int64_t> normalized_shape,
+                   const RMSNormOptions& options = {})
+      : RMSNorm(Shape(normalized_shape), options) {}
   /// Weight 1.
   void reset_parameters();
   Tensor forward(const Tensor& input) override;

@@ -148,7 +148,7 @@ class DistributedDataParallelBase : public nn::Module {
 /// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and
 /// returns a tensor.
 template <class M = nn::Module>
-class DistributedDataParallel final : public DistributedDataParallelBase {
+class DistributedDataParallel : public DistributedDataParallelBase {
  public:
   /// Waits for all ranks of the group. DistributedError, on all of them, if models or options do
   /// not agree: it names the ranks and their values. ValueError if no parameter requires a gradient
@@ -195,8 +195,15 @@ class DistributedDataParallel final : public DistributedDataParallelBase {
   M& module_;
 };
 
+/// DistributedDataParallel under its short name. It is no alias: clang++ deduces no arguments of
+/// one in `DDP ddp(net)`.
 template <class M = nn::Module>
-using DDP = DistributedDataParallel<M>;
+class DDP : public DistributedDataParallel<M> {
+ public:
+  using DistributedDataParallel<M>::DistributedDataParallel;
+};
+template <class M>
+explicit DDP(M&, const DDPOptions& = {}) -> DDP<M>;
 
 }  // namespace ferrite::parallel
 
