@@ -10,11 +10,8 @@ namespace ferrite::autograd {
 
 namespace {
 
-/// The gradient from which backward starts at `output`.
+/// The gradient from which a pass starts at `output`, which requires one.
 Tensor root_gradient(const Tensor& output, const Tensor& given) {
-  FERRITE_CHECK(output.defined() && output.requires_grad(), AutogradError, "backward",
-                "{} does not require a gradient and was not made from tensors that do",
-                output.describe());
   if (given.defined()) {
     FERRITE_CHECK(given.shape() == output.shape(), ShapeError, "backward",
                   "the tensor is {}, its gradient {}", output.describe(), given.describe());
@@ -31,6 +28,17 @@ Tensor root_gradient(const Tensor& output, const Tensor& given) {
   Tensor one = empty_like(output);
   kernels::fill(current_stream(output.device()), one, 1);
   return one;
+}
+
+void add_root(Pass& pass, const Tensor& output, const Tensor& given, bool all_nodes) {
+  FERRITE_CHECK(output.defined() && output.requires_grad(), AutogradError, "backward",
+                "{} does not require a gradient and was not made from tensors that do",
+                output.describe());
+  const Edge edge = gradient_edge(output);
+  if (!all_nodes && !given.defined() && output.numel() == 1 && edge.node && !edge.node->has_hooks())
+    if (const Tensor known = edge.node->gradient_of_one(); known.defined())
+      return pass.add_root(edge.node->edges[0], known);
+  pass.add_root(edge, root_gradient(output, given));
 }
 
 void check_counts(std::size_t outputs, std::size_t gradients) {
@@ -67,10 +75,8 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients
               bool create_graph) {
   check_counts(outputs.size(), gradients.size());
   Pass pass(retain_graph || create_graph, create_graph, true);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    Tensor gradient = root_gradient(outputs[i], gradients.empty() ? Tensor() : gradients[i]);
-    pass.add_root(gradient_edge(outputs[i]), gradient);
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], create_graph);
   pass.run();
 }
 
@@ -79,10 +85,8 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
                          bool allow_unused) {
   check_counts(outputs.size(), gradients.size());
   Pass pass(retain_graph || create_graph, create_graph, false);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    Tensor gradient = root_gradient(outputs[i], gradients.empty() ? Tensor() : gradients[i]);
-    pass.add_root(gradient_edge(outputs[i]), gradient);
-  }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], true);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     FERRITE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), AutogradError, "grad",
                   "input {} ({}) does not require a gradient", i, inputs[i].describe());

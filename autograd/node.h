@@ -64,6 +64,9 @@ class Node : public RefCounted {
   virtual Gradients backward(Gradients outputs) = 0;
   /// Releases the tensors that forward saved; a second backward() then throws AutogradError.
   virtual void release_saved() = 0;
+  /// The gradient of the only input if that of the only output is 1, where it need not be computed:
+  /// a backward pass whose root this is then begins at the input.
+  virtual Tensor gradient_of_one() { return {}; }
 
   Needs needs() const { return Needs(edges); }
 
@@ -73,6 +76,7 @@ class Node : public RefCounted {
   /// Called after those hooks, with the gradient they produced.
   void add_observer(std::uint32_t output, GradientHook hook);
   void remove_hook(std::uint64_t id);
+  bool has_hooks() const { return hooks_ && !hooks_->empty(); }
   void run_hooks(Gradients& outputs) const;
 
   /// Destroys chains of any length without recursion.

@@ -31,9 +31,9 @@ FERRITE_KERNEL(clamp_all, const FlatTensors& tensors, double limit);
 /// `to` and `from` may be the same arrays. Unscales gradients and converts master weights.
 FERRITE_KERNEL(unscale_all, const FlatTensors& to, const FlatTensors& from, const float* inv_scale,
                float* found_inf);
-/// Only the check: `found_inf` becomes 1 if an element is infinite or NaN, and otherwise keeps its
-/// value.
-FERRITE_KERNEL(check_finite, const FlatTensors& tensors, float* found_inf);
+/// Only the check: `found_inf` becomes 1 if an element of the lists is infinite or NaN, and
+/// otherwise keeps its value.
+FERRITE_KERNEL(check_finite, const std::vector<FlatTensors>& lists, float* found_inf);
 
 // ---- Norms
 

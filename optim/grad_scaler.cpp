@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/loss_scale.h"
 #include "ferrite/ops/arithmetic.h"
@@ -28,6 +29,31 @@ void fill(const Tensor& t, Scalar value) {
   kernels::fill(current_stream(t.device()), t, value);
   t.storage()->bump_version("GradScaler");
 }
+
+/// outputs * scale, whose backward pass begins without kernels of its own.
+class ScaleNode final : public autograd::Node {
+ public:
+  ScaleNode(const Tensor& out, const Tensor& outputs, const Tensor& scale)
+      : Node("scale", current_stream(out.device())),
+        scale_(scale),
+        is_gradient_(out.dim() == 0 && out.dtype() == kFloat32) {
+    autograd::detail::link_inputs(*this, {outputs});
+  }
+  autograd::Gradients backward(autograd::Gradients grads) override {
+    if (!scale_.defined()) autograd::fail_released(name);
+    autograd::Gradients result(1);
+    result[0] = grads[0].mul(scale_.get());
+    return result;
+  }
+  void release_saved() override { scale_ = {}; }
+  Tensor gradient_of_one() override {
+    return scale_.defined() && is_gradient_ ? scale_.get() : Tensor();
+  }
+
+ private:
+  autograd::Saved scale_;
+  bool is_gradient_;  ///< whether the scale has the shape and dtype of the gradient
+};
 
 /// Of the scale as float32 holds it.
 double inverse(double scale) { return 1 / static_cast<double>(static_cast<float>(scale)); }
@@ -78,7 +104,14 @@ Tensor GradScaler::scale(const Tensor& outputs) {
   if (!scale_.defined()) make_state(outputs.device());
   // The scale itself is more than float16 holds.
   const bool half = outputs.dtype() == kFloat16 || outputs.dtype() == kBFloat16;
-  return (half ? outputs.to(kFloat32) : outputs).mul(scale_.to(outputs.device()));
+  const Tensor wide = half ? outputs.to(kFloat32) : outputs, scale = scale_.to(outputs.device());
+  const Tensor out = [&] {
+    NoGradGuard guard;
+    return wide.mul(scale);
+  }();
+  if (autograd::recording(wide))
+    autograd::detail::link_output(out, make_intrusive<ScaleNode>(out, wide, scale), 0);
+  return out;
 }
 
 std::vector<Tensor> GradScaler::scale(std::span<const Tensor> outputs) {
@@ -156,8 +189,14 @@ void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimiz
   NoGradGuard guard;
   const auto gradients = FlatBatches::of_gradients(optimizer.parameters());
   check_gradients(!gradients.batches().empty(), "step");
-  for (const auto& b : gradients.batches())
-    kernels::check_finite(current_stream(b.device), b.to, flag_on(state, b.device));
+  std::vector<std::pair<Device, std::vector<kernels::FlatTensors>>> by_device;
+  for (const auto& b : gradients.batches()) {
+    auto lists = std::ranges::find(by_device, b.device, [](const auto& d) { return d.first; });
+    if (lists == by_device.end()) lists = by_device.insert(lists, {b.device, {}});
+    lists->second.push_back(b.to);
+  }
+  for (const auto& [device, lists] : by_device)
+    kernels::check_finite(current_stream(device), lists, flag_on(state, device));
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {

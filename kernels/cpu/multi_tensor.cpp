@@ -175,18 +175,19 @@ void unscale_all(const FlatTensors& to, const FlatTensors& from, const float* in
   });
 }
 
-void check_finite(const FlatTensors& tensors, float* found_inf) {
-  dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
-    std::atomic<bool> found{false};
-    for_each_piece(cut(tensors), [&](std::size_t, const Piece& piece) {
-      const T* x = start_of<const T>(tensors, piece);
-      int bad = 0;
-      for (std::int64_t i = 0; i < piece.count; ++i)
-        bad |= !is_finite(static_cast<Compute<T>>(x[i]));
-      if (bad) found.store(true, std::memory_order_relaxed);
+void check_finite(const std::vector<FlatTensors>& lists, float* found_inf) {
+  std::atomic<bool> found{false};
+  for (const FlatTensors& tensors : lists)
+    dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
+      for_each_piece(cut(tensors), [&](std::size_t, const Piece& piece) {
+        const T* x = start_of<const T>(tensors, piece);
+        int bad = 0;
+        for (std::int64_t i = 0; i < piece.count; ++i)
+          bad |= !is_finite(static_cast<Compute<T>>(x[i]));
+        if (bad) found.store(true, std::memory_order_relaxed);
+      });
     });
-    if (found.load()) *found_inf = 1;
-  });
+  if (found.load()) *found_inf = 1;
 }
 
 void sum_of_powers(const FlatTensors& tensors, double p, const View& out) {

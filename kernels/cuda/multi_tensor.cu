@@ -193,11 +193,17 @@ struct SumZeros {
   }
 };
 
+struct TypedArray {
+  const void* data;
+  std::int64_t numel;
+  DType dtype;
+};
+using TypedArrays = ArrayListFor<TypedArray>;
+
+/// Whether an element of the chunk that this thread loads is infinite or NaN.
 template <class T>
-__global__ void __launch_bounds__(kArraysThreads) check_arrays(Arrays list, float* found_inf) {
-  const int array = list.array_of(blockIdx.x);
-  const T* data = static_cast<const T*>(list.entries[array].data);
-  const Chunk chunk = chunk_of(list, array);
+__device__ __forceinline__ bool finds_infinite(const void* array, const Chunk& chunk) {
+  const T* data = static_cast<const T*>(array);
   Compute<T> zeros = 0;
   const SumZeros<T> sum{zeros};
   constexpr int kPack = pack_size<T>();
@@ -207,7 +213,28 @@ __global__ void __launch_bounds__(kArraysThreads) check_arrays(Arrays list, floa
     for_each_pack<kPack, 4>(data, chunk.begin, done, sum);
   }
   for_each_pack<1, 4>(data, done, chunk.end, sum);
-  if (__any_sync(kAllLanes, zeros != 0) && threadIdx.x % kWarp == 0) atomicExch(found_inf, 1.0f);
+  return zeros != 0;
+}
+
+__global__ void __launch_bounds__(kArraysThreads) check_arrays(TypedArrays list, float* found_inf) {
+  const int array = list.array_of(blockIdx.x);
+  const TypedArray& entry = list.entries[array];
+  const Chunk chunk = chunk_of(list, array);
+  bool found = false;
+  switch (entry.dtype) {
+    case kFloat16:
+      found = finds_infinite<Half>(entry.data, chunk);
+      break;
+    case kBFloat16:
+      found = finds_infinite<BFloat16>(entry.data, chunk);
+      break;
+    case kFloat64:
+      found = finds_infinite<double>(entry.data, chunk);
+      break;
+    default:
+      found = finds_infinite<float>(entry.data, chunk);
+  }
+  if (__any_sync(kAllLanes, found) && threadIdx.x % kWarp == 0) atomicExch(found_inf, 1.0f);
 }
 
 // ---- Norms
@@ -449,13 +476,19 @@ void unscale_all(const Stream& stream, const FlatTensors& to, const FlatTensors&
   });
 }
 
-void check_finite(const Stream& stream, const FlatTensors& tensors, float* found_inf) {
-  dispatch_floating(tensors.dtype, "check_finite", [&]<class T>() {
-    for_each_arrays(tensors, [&](const Arrays& list, std::size_t) {
-      launch({"check_finite", stream, list.blocks, kArraysThreads}, check_arrays<T>, list,
-             found_inf);
-    });
-  });
+void check_finite(const Stream& stream, const std::vector<FlatTensors>& lists, float* found_inf) {
+  std::vector<TypedArray> arrays;
+  for (const FlatTensors& tensors : lists) {
+    dispatch_floating(tensors.dtype, "check_finite", []<class>() {});
+    for (const FlatTensors::Array& a : tensors.arrays)
+      arrays.push_back({a.data, a.numel, tensors.dtype});
+  }
+  for_each_list<TypedArray>(
+      arrays.size(), kChunk, [&](std::size_t i) { return arrays[i]; },
+      [&](const TypedArrays& list, std::size_t) {
+        launch({"check_finite", stream, list.blocks, kArraysThreads}, check_arrays, list,
+               found_inf);
+      });
 }
 
 void sum_of_powers(const Stream& stream, const FlatTensors& tensors, double p, const View& out) {

@@ -81,11 +81,23 @@ TEST_CASE("check_finite finds infinities and NaN at any position") {
           for (const Tensor& x : {aligned, shifted}) {
             found.zero_();
             kernels::check_finite(
-                stream, {.arrays = {{nullptr, 0}, {x.data_ptr(), x.numel()}}, .dtype = dtype},
+                stream, {{.arrays = {{nullptr, 0}, {x.data_ptr(), x.numel()}}, .dtype = dtype}},
+                found.data<float>());
+            CHECK(found.item<double>() == (bad == 1 ? 0 : 1));
+            // Among finite arrays of another type.
+            const Tensor other = full({9000}, dtype == kFloat32 ? 1.0 : -2.0,
+                                      {.dtype = dtype == kFloat32 ? kFloat16 : kFloat32})
+                                     .to(device);
+            found.zero_();
+            kernels::check_finite(
+                stream,
+                {{.arrays = {{other.data_ptr(), other.numel()}}, .dtype = other.dtype()},
+                 {.arrays = {{x.data_ptr(), x.numel()}}, .dtype = dtype}},
                 found.data<float>());
             CHECK(found.item<double>() == (bad == 1 ? 0 : 1));
           }
-          kernels::check_finite(stream, {.arrays = {}, .dtype = dtype}, found.data<float>());
+          kernels::check_finite(stream, {}, found.data<float>());
+          kernels::check_finite(stream, {{.arrays = {}, .dtype = dtype}}, found.data<float>());
           CHECK(found.item<double>() == (bad == 1 ? 0 : 1));  // unchanged
           test::check_equal(buffer.to(Device("cpu")), host);
         }

@@ -4,13 +4,16 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
+#include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/data/safetensors.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/optim/clip.h"
 #include "ferrite/tests/optim/optimizers.h"
 #include "ferrite/tests/support/close.h"
@@ -78,6 +81,43 @@ TEST_CASE("scale multiplies a loss and its gradients; 16-bit losses become float
   check_close(scaler.scale(loss), {131072, 131072, 131072}, 0);
   CHECK_THROWS_AS(scaler.scale(ones({}, {.dtype = kInt64})), ValueError);
   CHECK_THROWS_AS(scaler.scale(Tensor()), ValueError);
+}
+
+TEST_CASE("a pass that begins at a scaled loss is that of the product") {
+  for (const Device& device : test::optim_devices()) {
+    CAPTURE(device.str());
+    const Tensor p = parameter({2, 3}, device, kFloat32);
+    GradScaler scaler({.init_scale = 8});
+    const auto loss = [&] { return scaler.scale((p * p).sum()); };
+    const auto taken = [&] { return std::exchange(p.mutable_grad(), {}); };
+    loss().backward();
+    check_close(taken(), {32, 48}, 0);
+    {  // hooks and retain_grad() see the gradient of the scaled loss itself
+      const Tensor scaled = loss();
+      scaled.retain_grad();
+      scaled.register_hook([](const Tensor& g) { return g * 2; });
+      scaled.backward();
+      check_close(scaled.grad(), {2}, 0);
+      check_close(taken(), {64, 96}, 0);
+    }
+    loss().backward(full({}, 3.0, {.device = device}));
+    check_close(taken(), {96, 144}, 0);
+    {  // a gradient that can be differentiated again: d(2 * 8 p)/dp
+      const Tensor first = autograd::grad({loss()}, {p}, {}, false, true)[0];
+      first.sum().backward();
+      check_close(taken(), {16, 16}, 0);
+    }
+    const Tensor twice = loss();
+    twice.backward();
+    CHECK_THROWS_AS(twice.backward(), AutogradError);
+    p.mutable_grad() = {};
+    // The scale is only read: a loss that is a parameter gets a gradient of its own.
+    const Tensor leaf = full({}, 2.0, {.device = device, .requires_grad = true});
+    scaler.scale(leaf).backward();
+    leaf.grad().mul_(5);
+    CHECK(leaf.grad().item<float>() == 40);
+    CHECK(scaler.get_scale() == 8);
+  }
 }
 
 TEST_CASE("the scale grows after the interval and backs off on infinities and NaN") {
