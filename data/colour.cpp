@@ -36,7 +36,7 @@ void check_colours(const Tensor& image, std::string_view op) {
                 "expected 1 or 3 channels, got {}", image.describe());
 }
 
-/// The luminance of each pixel, of the image's type; a single channel itself.
+/// The luminance of each pixel, in the image's type; for a single channel, its values.
 template <class T>
 std::vector<T> grey(const Tensor& image) {
   const std::int64_t n = area(image);
@@ -69,7 +69,7 @@ void check_factor(double factor, std::string_view op) {
                 "expected a factor of 0 or more, got {}", factor);
 }
 
-/// Each value by f, which may depend on the channel.
+/// Applies f to each value; f also gets the index of its channel.
 template <class T, class F>
 Tensor map_values(const Tensor& image, const F& f) {
   Tensor out = like(image);

@@ -102,7 +102,7 @@ class DataLoaderBase {
 
 namespace impl {
 
-/// An iterator but for the type of its batches.
+/// The part of an iterator that does not depend on the type of its batches.
 class LoaderIterator {
  public:
   using iterator_concept = std::input_iterator_tag;
@@ -156,8 +156,8 @@ class DataLoader : public DataLoaderBase {
 
     B& operator*() const& { return value(); }
     B* operator->() const& { return &value(); }
-    /// Of a temporary, as in `Batch first = *loader.begin()`: looks at the first batch, after which
-    /// the loader is where it was.
+    /// Called on a temporary, as in `Batch first = *loader.begin()`, it looks at the first batch
+    /// without advancing the loader.
     B operator*() && {
       take_back();
       return std::move(value());

@@ -9,10 +9,10 @@
 //
 // Writing divides the tensors in the order of the dict; one that is larger than max_shard_size has
 // a file of its own, and tensors that fit into one file are written as one, without an index. Each
-// file holds the metadata. Whoever is killed while writing leaves what was there before, whole, or
-// what is new: the new files get names that nobody has ("model.2-00001-of-00003.safetensors" if
-// there are shards already), the index replaces the old one once they are on disk, and then the
-// shards and the undivided file of the same name that it does not list are removed.
+// file holds the metadata. If the process is killed while writing, either the old files or the new
+// ones are complete: the new files get unused names ("model.2-00001-of-00003.safetensors" if there
+// are shards already), the index replaces the old one once they are on disk, and then the shards
+// and the undivided file of the same name that the index does not list are removed.
 #pragma once
 
 #include <filesystem>

@@ -95,8 +95,8 @@ struct ReluMask {
 /// sum_dy = each channel's sum of dy (the gradient of the bias); sum_dy_xhat = each channel's sum
 /// of dy * (in - mean) * invstd (the gradient of the weight). Either is optional. dy counts as 0
 /// where `mask` blocks it; `passed` (optional, may be dy) receives dy after masking, the gradient
-/// of the residual. `counters` (optional) is that of batch_norm_train(): zeros before and after;
-/// with it, a CUDA device may do with one kernel.
+/// of the residual. `counters` (optional) is as in batch_norm_train(): zeros before and after. With
+/// it, a CUDA device may need only one kernel.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_reduce, const ChannelLayout& layout,
                   const View& sum_dy, const View& sum_dy_xhat, const View& dy, const View& in,
                   const View& mean, const View& invstd, const ReluMask& mask, const View& passed,
@@ -110,15 +110,16 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_backward_apply, const ChannelLayout& 
                   const View& invstd, const View& weight, const View& sum_dy,
                   const View& sum_dy_xhat, const View& count, std::int64_t n, const ReluMask& mask);
 
-/// The affine step, a ReLU and max_pool2d() in one pass over NHWC tensors: `out` and `code`
-/// (optional) are those of the pooling; `picked` (optional, like `out`) receives `in` where the
-/// maxima are, whose sums by batch_norm_backward_reduce() with a mask from the input are then those
-/// of the whole. Each window has a cell.
+/// The affine step, a ReLU and max_pool2d() in one pass over NHWC tensors. `out` and `code`
+/// (optional) are the results of the pooling. `picked` (optional, like `out`) receives the elements
+/// of `in` at the maxima: given it, and a mask from the input, batch_norm_backward_reduce()
+/// computes the same sums as it would over all of `in`. Each window has at least one cell of the
+/// input.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_max_pool, const Pool2d& pool, const View& out,
                   const View& picked, const View& code, const View& in, const View& mean,
                   const View& invstd, const View& weight, const View& bias);
-/// batch_norm_backward_apply() of a batch's statistics with a mask from the input, whose dy is what
-/// max_pool2d_backward() makes of `grad_out`.
+/// batch_norm_backward_apply() with a batch's statistics and a mask from the input, where dy is the
+/// result of max_pool2d_backward() for `grad_out`.
 FERRITE_KERNEL_OF("batch_norm", batch_norm_max_pool_backward, const Pool2d& pool, const View& dx,
                   const View& grad_out, const View& code, const View& in, const View& mean,
                   const View& invstd, const View& weight, const View& bias, const View& sum_dy,

@@ -11,14 +11,14 @@ namespace ferrite::kernels {
 /// dtype; all are contiguous.
 FERRITE_KERNEL(search, const View& out, const View& rows, const View& values, bool right);
 
-/// The place of `value` among `n` sorted elements.
+/// The index at which `value` is inserted among `n` sorted elements.
 template <class T, class Read>
 constexpr std::int64_t place_of(T value, std::int64_t n, bool right, const Read& element) {
   std::int64_t first = 0;
   while (n > 0) {
     const std::int64_t half = n / 2;
     const T x = element(first + half);
-    // Whether the place is behind x.
+    // Whether the index is after x.
     const bool behind = right ? !(value < x || (value == value && x != x))
                               : x < value || (x == x && value != value);
     first = behind ? first + half + 1 : first;

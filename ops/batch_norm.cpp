@@ -112,14 +112,14 @@ void check_batch_norm(const BatchNorm& args) {
   }
 }
 
-/// What is subtracted and multiplied with, of each channel.
+/// The mean that is subtracted from each channel, and the factor that it is then multiplied by.
 struct Statistics {
   Tensor mean, invstd;
   Tensor counters = {};  ///< for batch_norm_backward_reduce()
   Tensor count = {};     ///< [1], values a channel of all parts; undefined where there is one part
 };
 
-/// This batch's, or this part's; those of a part are mean and M2.
+/// The statistics of this batch, or of this part of it: means and M2.
 struct OwnStatistics {
   Tensor packed;  // [2C + 1] where there are other parts: both of these, and room for a count
   ChannelStatistics of_channels;
@@ -150,7 +150,7 @@ OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const Chann
   return own;
 }
 
-/// Those of all parts, from one exchange of mean, M2 and count.
+/// The statistics of all parts, from one exchange of mean, M2 and count.
 ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int64_t own_count,
                           const Tensor& count) {
   const std::int64_t channels = own.of_channels.mean.numel();
@@ -176,7 +176,7 @@ void changed_by_training(const BatchNorm& args) {
     if (t->defined()) autograd::changed_inplace(*t, args.op);
 }
 
-/// Those of all parts.
+/// The statistics of all parts, with which the running ones are updated.
 Statistics statistics_of_parts(const BatchNorm& args, const Tensor& x,
                                const ChannelLayout& layout) {
   const NoGradGuard guard;

@@ -23,8 +23,8 @@ struct CtcLossOptions {
 /// ValueError for a blank outside [0, C); a label out of range is an IndexError, and a length out
 /// of range a ValueError, thrown like the IndexError of cross_entropy.
 ///
-/// The gradient is PyTorch's: that which a log_softmax before it passes on. It is once
-/// differentiable. 16-bit types compute in float32.
+/// The gradient is PyTorch's: it is exact after the backward of the log_softmax that made
+/// `log_probs`. It cannot be differentiated again. 16-bit types are computed in float32.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, const CtcLossOptions& options = {});
 /// With lengths on the host.

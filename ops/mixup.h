@@ -49,8 +49,8 @@ class MixUp {
   MixOptions options_;
 };
 
-/// Puts a rectangle of the sample before into each image [N, C, H, W], whose share of the area the
-/// labels have.
+/// Replaces a rectangle of each image [N, C, H, W] by that of the sample before. The labels are
+/// mixed by its share of the area.
 class CutMix {
  public:
   explicit CutMix(const MixOptions& options);

@@ -153,7 +153,7 @@ AveragedWeights::~AveragedWeights() {
     NoGradGuard guard;
     copy_all(tensors_, own_);
   } catch (const Error&) {
-    // A device that is lost has no weights to give back; who uses it next is told so.
+    // The weights on a lost device cannot be restored. The next use of the device reports the loss.
   }
 }
 

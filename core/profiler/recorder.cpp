@@ -90,7 +90,7 @@ void note_shapes(ThreadState* thread, const Inputs& inputs, const Address& addre
   frame.shapes = log.shapes.size();
 }
 
-/// Tells who listens of an op; gives whether anybody does.
+/// Reports the start of an op to the recorder, if there is one; returns whether there is.
 bool note_entered(const char* name, std::span<const Tensor* const> inputs) {
   tracing::Recorder* const recorder = tracing::detail::recorder;
   if (recorder) recorder->entered(name, inputs);

@@ -32,8 +32,8 @@ void add_rows(metrics::BarChart::Panel& panel, const Measurement& m, const F& ba
   }
 }
 
-/// Of each strategy with its first settings, the first device beside the others: DataParallel's
-/// holds more.
+/// A bar for each strategy with its first settings, which compares the first device with the
+/// others: that of DataParallel holds more.
 void add_memory(metrics::BarChart& chart, const Measurement& m) {
   const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   metrics::BarChart::Panel* panel = nullptr;

@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kSizes[] = {64, 4 << 10, 64 << 10, 1 << 20, 8 << 20};
 constexpr int kTimes = 15;
 
-/// The median over a few exchanges of each size, and the line through the smallest and the largest.
-/// `exchange` gets float32 numbers, and returns when they are there.
+/// The median time of several exchanges of each size, and the line through the smallest and the
+/// largest. `exchange` gets float32 numbers, and returns when they have arrived.
 Link measure(const std::string& operation, std::string_view backend, int devices, double ways,
              const Device& device, const std::function<void(const Tensor&)>& exchange) {
   Link link{operation, std::string(backend), devices, 0, 0, {}};

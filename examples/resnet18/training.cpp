@@ -16,7 +16,7 @@ using namespace ferrite;
 namespace {
 
 /// The number of consecutive skipped steps after which a run fails.
-constexpr std::int64_t kHopeless = 200;
+constexpr std::int64_t kMaxSkippedInARow = 200;
 
 /// --schedule and --warmup-epochs, in steps.
 std::unique_ptr<optim::LRScheduler> make_scheduler(optim::Optimizer& optimizer,
@@ -178,7 +178,7 @@ void Trainer::report_skipped(const std::string& label) {
         label, now.steps - skipped_, steps_, now.loss, now.mean);
   skipped_ = now.steps;
   FERRITE_CHECK(
-      now.in_a_row < kHopeless, ValueError, "resnet18",
+      now.in_a_row < kMaxSkippedInARow, ValueError, "resnet18",
       "the last {} steps were skipped because their loss had exploded: lower --lr, or use "
       "--warmup-epochs or --max-grad-norm",
       now.in_a_row);

@@ -135,8 +135,8 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
   map_rows_of<Apply<T>, V>(f, tiles, at, params);
 }
 
-/// The same where rows belong to channels, and for other types of running statistics: for the
-/// second kernel.
+/// Finishes the statistics for a second kernel, which applies them: where rows belong to channels,
+/// and for running statistics of other types.
 template <class S, class R>
 __global__ void finish_channels(std::int64_t channels, Finish<S, R> finish, Kept<S> kept) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;

@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 
-/// Those of the phases [first, first + kPhases) of an axis that exist. Without channels there are
+/// An axis with those of the phases [first, first + kPhases) that exist. Without channels there are
 /// no taps.
 ConvAxis device_axis(const std::vector<Axis>& axes, std::size_t first, bool any_channels,
                      std::int64_t size, std::int64_t from_step, std::int64_t kernel_step,

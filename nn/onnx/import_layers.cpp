@@ -66,7 +66,7 @@ Windows windows_of(const Call& c, const List& kernel) {
   return w;
 }
 
-/// x with the padding of `w` that is not the same on both sides, which `w` loses.
+/// x padded as `w` says if its padding differs between the two sides; `w` then has no padding.
 Tensor padded(const Tensor& x, Windows& w, double value) {
   if (w.symmetric()) return x;
   List amounts;

@@ -1,5 +1,5 @@
-// What one run of a network reports of its ops (core/tracing.h), and what in it depends on the
-// input.
+// Records the ops that one run of a network reports (core/tracing.h), and which of its values
+// depend on the input.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace ferrite::onnx {
 /// "in 'layer1.0'", for errors.
 std::string in_module(const std::string& path);
 
-/// What one run of the network reported.
+/// The ops that one run of the network reported, and the values that they read and made.
 class Tape : public tracing::Recorder {
  public:
   struct Value {
@@ -30,10 +30,11 @@ class Tape : public tracing::Recorder {
     std::uint64_t hash;
     bool known;  // an input, or the result of an op
     int first_use = 0;
-    bool depends = false;  // on the input
-    std::string maker;     // the op that made it of what does, and did not report it
-    // The function that reads what depends on it within which an op made this of other things: it
-    // may have written into it.
+    bool depends = false;  // on the network's input
+    std::string maker;     // the unreported op that computed it from the network's input
+    // The function of ops/ that was running when a reported op made this value, if that function
+    // reads the network's input but the op does not. The function may have written values that
+    // depend on the input into it. 0: none.
     std::size_t made_in = 0;
     std::string made_by;
   };
@@ -59,18 +60,18 @@ class Tape : public tracing::Recorder {
   void read(const char* name, const Tensor& t) override;
   void allocated(const Storage& storage) override;
 
-  /// The number of what is now in `t`.
+  /// The number of the value that `t` holds now; `by` names its reader in errors.
   int use(const Tensor& t, const std::string& by);
 
-  /// The last function of ops/ that began without reporting itself.
+  /// The last function of ops/ that was called, for errors: it may have made an unknown value.
   std::string last_entered() const;
-  /// The last one before event `event` within which nothing was reported `event`.
+  /// The last function called before event `event` during which no op was reported, for errors.
   std::string suspect(std::size_t event) const;
 
   std::vector<Value> values;
   std::vector<Event> events;
   std::vector<Unreported> others;
-  std::string reader;   // of values on the host that depend on the input
+  std::string reader;   // reads values that depend on the input on the host; empty: none does
   std::string refusal;  // why this cannot be exported, once that is known
 
  private:
@@ -79,7 +80,7 @@ class Tape : public tracing::Recorder {
     if (refusal.empty()) refusal = fmt::format(format, std::forward<Args>(args)...);
   }
 
-  /// A function of ops/ that runs.
+  /// A function of ops/ that is running.
   struct Range {
     std::string_view name;
     std::string path;
@@ -92,15 +93,16 @@ class Tape : public tracing::Recorder {
 
   static std::string path();
   int add(const Tensor& t, bool known, std::size_t event, bool depends);
-  /// Of a tensor that was recorded, or of another handle of its memory as detach() gives it.
+  /// The number of the value in `t`, if it was recorded as this tensor or as another one with the
+  /// same memory and layout, such as detach() returns.
   std::optional<int> number_of(const Tensor& t) const;
-  /// Whether its values depend on the input, as far as ops have told.
+  /// Whether the values of `t` depend on the input, according to the ops reported so far.
   bool depends(const Tensor& t) const;
 
   std::unordered_map<const TensorImpl*, int> numbers_;  // values keep the tensors alive
-  // The values in each memory that depend on the input.
+  // The values in each storage that depend on the input.
   std::unordered_map<const Storage*, std::vector<int>> in_memory_;
-  // What ops that do not report themselves wrote of what depends on it.
+  // The unreported op that wrote values depending on the input into a storage, for each storage.
   std::unordered_map<const Storage*, std::string> makers_;
   std::vector<Range> ranges_;
   std::size_t entered_ = 0;

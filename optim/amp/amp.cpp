@@ -189,7 +189,8 @@ void convert(nn::Module& model, DType dtype, bool keep_batchnorm_fp32) {
     }
 }
 
-/// Has calls of the model convert inputs and outputs, and run in a region, as the level wants.
+/// Makes calls of the model convert their inputs and outputs, and run under autocast, as the level
+/// requires.
 void wrap_forward(nn::Module& model, const Properties& p, DType outputs) {
   if (p.autocast)
     model.register_forward_scope([dtype = p.dtype] {

@@ -69,7 +69,7 @@ std::string difference(int rank, const std::vector<Property>& first,
   }
   const bool more = other.size() > common;
   const Property& extra = (more ? other : first)[common];
-  return fmt::format("rank {} has {}, {}, which rank {} has not", more ? rank : 0, extra.what,
+  return fmt::format("rank {} has {}, {}, which rank {} does not have", more ? rank : 0, extra.what,
                      extra.value, more ? 0 : rank);
 }
 

@@ -13,8 +13,9 @@ namespace ferrite::launcher {
 /// Processors that this process may run on, at least 1.
 int usable_processors();
 using parallel::links::host_name;
-/// What whoever joins the job must present: FERRITE_TOKEN; else for one node a random one, for
-/// several the name of the job, which keeps out others' mistakes and nobody who means harm.
+/// The token that a process must present to join the job: FERRITE_TOKEN if it is set. Otherwise it
+/// is random for one node. For several nodes it is derived from the name of the job, which prevents
+/// mistakes, but not attacks.
 std::string job_token(const Options& options);
 /// A TCP port that is currently free.
 int free_port();

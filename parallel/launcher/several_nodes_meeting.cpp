@@ -210,7 +210,7 @@ std::optional<Plan> SeveralNodes::make_plan(int wanted, Clock::time_point deadli
       for (const std::string& name : missing)
         names += (names.empty() ? "" : ", ") + name.substr(name.rfind('/') + 1);
       const std::string why =
-          fmt::format("{} of {} nodes have not come within {:g} s (--rdzv-timeout): {}",
+          fmt::format("{} of {} nodes have not arrived within {:g} s (--rdzv-timeout): {}",
                       missing.size(), options_.nnodes, options_.rdzv_timeout, names);
       end_job(why);
       fail<PermanentError>(

@@ -126,7 +126,7 @@ TEST_CASE("a rank that never comes to an NCCL group is named, wherever it is mis
     const auto began = Clock::now();
     const std::string said = test::message_of<DistributedError>(
         [&] { (void)make_nccl_group(job.context(rank, 2, 700ms)); });
-    CHECK_MESSAGE(said.find(rank == 0 ? "rank 1 has not come" : "nccl/id") != std::string::npos,
+    CHECK_MESSAGE(said.find(rank == 0 ? "rank 1 has not arrived" : "nccl/id") != std::string::npos,
                   said);
     CHECK(Clock::now() - began < 60s);
   }

@@ -127,7 +127,7 @@ TEST_CASE("nodes that do not come, come twice or are strangers") {
     const Place place;
     const auto first = place.agent(0, {"--rdzv-timeout=0.5"}, "echo started");
     CHECK(first->wait() == 1);
-    CHECK(contains(first->err(), "1 of 2 nodes have not come within"));
+    CHECK(contains(first->err(), "1 of 2 nodes have not arrived within"));
     CHECK(contains(first->err(), ": 1\n"));
     CHECK(first->out().empty());
   }

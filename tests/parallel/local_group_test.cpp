@@ -125,7 +125,7 @@ TEST_CASE("a missing rank is named, with its last call") {
   });
   for (const std::string& error : errors)
     CHECK_MESSAGE((contains(error, "all_reduce(sum) of float32[5] (number 3") &&
-                   contains(error, "rank 2 has not come (its last call is broadcast number 2)")),
+                   contains(error, "rank 2 has not arrived (its last call is broadcast number 2)")),
                   error);
 }
 

@@ -35,7 +35,7 @@ class MemoryStore final : public parallel::Store {
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }))
-      fail<DistributedError>("store", "{} has not come", key);
+      fail<DistributedError>("store", "{} has not arrived", key);
     return values_[key];
   }
   std::int64_t add(const std::string& key, std::int64_t amount) override {

@@ -144,7 +144,7 @@ TEST_CASE("missing ranks are named by all that have arrived") {
   options.erase(options.begin());
   CHECK(contains(meet(options)[0].error, "rank 0 has not written " + folder.file()));
   options[0].init_method = "tcp://localhost:" + std::to_string(free_port());
-  CHECK(contains(meet(options)[0].error, "nobody answers at localhost:"));
+  CHECK(contains(meet(options)[0].error, "nothing answers at localhost:"));
 }
 
 TEST_CASE("two ranks of one number, and worlds of two sizes, are errors on all ranks") {

@@ -181,7 +181,7 @@ TEST_CASE("once the server is lost every call fails, without waiting") {
   CHECK(contains(message_of([&] { store.add("k", 1); }), "was lost"));
   CHECK(contains(message_of([&] { store.check({"k"}); }), "was lost"));
   CHECK(store.lost());
-  CHECK(contains(message_of([&] { bootstrap::TcpStore(address, "", 100ms); }), "nobody answers"));
+  CHECK(contains(message_of([&] { bootstrap::TcpStore(address, "", 100ms); }), "nothing answers"));
 }
 
 TEST_CASE("a client without the token is not admitted") {
@@ -215,7 +215,7 @@ TEST_CASE("an impostor of the server is detected, and learns no token") {
       {"localhost", links::local_address(listener).port}, "a secret token", Clock::now() + 10s);
   pretender.join();
   CHECK(connection.greeting == bootstrap::Greeting::stranger);
-  CHECK(contains(connection.detail, "does not know our token"));
+  CHECK(contains(connection.detail, "claims to know our token, but cannot prove it"));
   CHECK(heard.find("secret") == std::string::npos);
 }
 

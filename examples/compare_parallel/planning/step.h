@@ -69,24 +69,25 @@ struct BucketSpan {
 /// As parallel/ddp/bucket.h plans them: closed once they hold their limit, the first and the end of
 /// the last one smaller.
 std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb);
-/// Those that the strategy makes: DataParallel's first one is never above the cap.
+/// The buckets that the strategy makes: the first one of DataParallel is never above the cap.
 std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& profile,
                                      const StepOptions& options);
 
-/// One device takes what was measured: step_s of the profile.
+/// Simulates training steps. The step of one device takes the time that was measured: step_s of
+/// the profile.
 ///
-/// What is assumed of all devices: they compute alike but for stragglers, who are so for a whole
-/// step; all-reduces begin when the last device has the bucket, run one at a time, in order, and
-/// take what all_reduce_cost() says. Each counts all its devices, so a step costs O(parameters) to
-/// simulate, whatever their number.
+/// The model assumes that all devices compute at the same speed, except stragglers, which are slow
+/// for a whole step. An all-reduce begins when the last device has the bucket; all-reduces run one
+/// at a time, in order, and take the time of all_reduce_cost(), which covers all devices.
+/// Simulating a step therefore costs O(parameters), whatever the number of devices.
 ///
-/// DataParallel: inputs and parameters go to all peers at once over what the first device has of
-/// links, to those of its own node inside it, to all others through one adapter, its own; all wait
-/// until everybody has them. With fetch_by_layer a peer waits for those of a layer, the first
-/// device for none; forward's time is split among layers as backward's is. Outputs go to it and
-/// their gradients come back; each bucket is sent by all peers at once when the last has it. So
-/// there are three kinds of devices: the first, those of its node, the others. ValueError for less
-/// than 1 device and for options out of range.
+/// DataParallel: the first device sends inputs and parameters to all peers at once, to peers of its
+/// node over the node's links, to all others through one adapter, its own. All devices wait until
+/// the last one has them. With fetch_by_layer a peer waits for the parameters of one layer at a
+/// time, and the first device does not wait; forward's time is split among layers as backward's is.
+/// Outputs go to the first device, and their gradients come back. All peers send a bucket at once
+/// when the last one has it. So there are three kinds of devices: the first, its node's, and the
+/// others. ValueError for less than 1 device and for options out of range.
 StepTimes simulate_step(Strategy strategy, const ModelProfile& profile, int devices,
                         const Cluster& cluster, const StepOptions& options = {});
 

@@ -14,7 +14,8 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Of float or double; or in float of Pairs, by which `in` and the filter then count channels.
+/// A is T (float or double), or Pair with T float: `in` and the filter then count pairs of
+/// channels.
 template <class T, class A = T>
 class Correlation {
  public:

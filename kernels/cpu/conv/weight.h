@@ -6,7 +6,7 @@
 
 namespace ferrite::kernels::cpu {
 
-/// Of float or double; or in float of Pairs, one of which has the same pixel of two images.
+/// A is T (float or double), or Pair with T float: a Pair holds the same pixel of two images.
 template <class T, class A = T>
 class WeightGradient {
  public:
@@ -14,7 +14,8 @@ class WeightGradient {
                  std::int64_t kernel_columns, const ConvParams& params);
 
   /// Writes the gradient by the weights, with strides by (output channel, input channel, kernel
-  /// row, kernel column), and that by the bias unless it is null, which it is of Pairs.
+  /// row, kernel column), and the gradient by the bias unless `bias` is null. It must be null for
+  /// Pairs.
   void run(T* out, const std::int64_t* strides, T* bias, std::int64_t bias_step) const;
 
  private:

@@ -134,7 +134,7 @@ class Start {
     } catch (const DistributedError&) {
       if (store_->lost()) throw;
       wait_for_all();
-      fail<DistributedError>(kJoin, "rank 0 has not come");
+      fail<DistributedError>(kJoin, "rank 0 has not arrived");
     }
     if (text.empty()) is_complete();  // throws
     int size = 0;

@@ -44,7 +44,7 @@ Connection greet(const links::Address& address, std::string_view token, links::D
   std::string error;
   links::Fd fd = links::connect_to(address, deadline, error);
   if (!fd.valid()) {
-    connection.detail = fmt::format("nobody answers at {} ({})", address.text(), error);
+    connection.detail = fmt::format("nothing answers at {} ({})", address.text(), error);
     return connection;
   }
   const std::string nonce = links::random_bytes(protocol::kNonce);
@@ -55,8 +55,8 @@ Connection greet(const links::Address& address, std::string_view token, links::D
   };
   connection.greeting = Greeting::stranger;
   if (!exchange(protocol::hello(nonce), theirs) || !theirs.starts_with(protocol::kMagic)) {
-    connection.detail =
-        fmt::format("who listens at {} is no store of Ferrite's, or too busy", address.text());
+    connection.detail = fmt::format(
+        "the process listening at {} is not a Ferrite store, or is too busy", address.text());
     return connection;
   }
   Reader hello(std::string_view(theirs).substr(protocol::kMagic.size()));
@@ -78,8 +78,9 @@ Connection greet(const links::Address& address, std::string_view token, links::D
     case protocol::GreetingReply::accepted:
       if (!links::equal_secrets(std::string_view(reply).substr(1),
                                 protocol::proof(token, "server", nonce, their_nonce))) {
-        connection.detail = fmt::format(
-            "who listens at {} does not know our token, but says it does", address.text());
+        connection.detail =
+            fmt::format("the process listening at {} claims to know our token, but cannot prove it",
+                        address.text());
         break;
       }
       connection.fd = std::move(fd);
@@ -91,7 +92,7 @@ Connection greet(const links::Address& address, std::string_view token, links::D
       break;
     case protocol::GreetingReply::full:
       connection.greeting = Greeting::full;
-      connection.detail = fmt::format("the store at {} has all clients it takes", address.text());
+      connection.detail = fmt::format("the store at {} accepts no more clients", address.text());
       break;
     default:
       connection.greeting = Greeting::refused;

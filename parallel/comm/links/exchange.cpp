@@ -66,7 +66,7 @@ std::vector<std::string> exchange(const GroupContext& context, std::string_view 
   FERRITE_CHECK(!loss->known, DistributedError, "link", "group {} cannot connect: {}", context.name,
                 loss->reason);
   const std::string blamed = context.monitor ? context.monitor->blame(context.name, 0) : "";
-  fail<DistributedError>("link", "group {} cannot connect: rank {} has not come: {}{}{}",
+  fail<DistributedError>("link", "group {} cannot connect: rank {} has not arrived: {}{}{}",
                          context.name, context.job_rank(rank), error, blamed.empty() ? "" : "; ",
                          blamed);
 }

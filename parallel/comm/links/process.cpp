@@ -189,7 +189,7 @@ class ProcessLink final : public Link {
       socket_ = connect_to_unix(theirs_.unix_name);
       if (!socket_.valid() && errno == EAGAIN) return;  // too many at once: retry later
       FERRITE_CHECK(!socket_.valid() || is_of_this_user(socket_), DistributedError, "link",
-                    "who listens where {} should is another user of this host", name_);
+                    "the process listening in place of {} belongs to another user", name_);
     } else {
       socket_ = start_to_connect(theirs_.tcp);
     }

@@ -108,7 +108,8 @@ void TcpLink::look_for_expected() {
     heard_ += size;
   }
   FERRITE_CHECK(!impostor_, DistributedError, "link",
-                "who listens where {} should does not prove to be of this job", peer_);
+                "the process listening in place of {} does not prove that it belongs to this job",
+                peer_);
 }
 
 bool TcpLink::may_send() const { return is_proved() || sent_before_proof_ < kBeforeProof; }

@@ -125,8 +125,8 @@ void Hub::check(int rank, std::uint64_t sync_point, const links::Interrupt& inte
     if (s.left)
       fail<DistributedError>(interrupt.op, "rank {} has left the group; {}", called, last_call(r));
     if (late)
-      who +=
-          fmt::format("{}rank {} has not come ({})", who.empty() ? "" : ", ", called, last_call(r));
+      who += fmt::format("{}rank {} has not arrived ({})", who.empty() ? "" : ", ", called,
+                         last_call(r));
   }
   FERRITE_CHECK(!late || who.empty(), DistributedError, interrupt.op, "the timeout has passed: {}",
                 who);

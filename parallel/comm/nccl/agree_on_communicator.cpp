@@ -63,7 +63,7 @@ void check_devices(const GroupContext& context, const std::string& own, Deadline
     try {
       gpu = context.store->get(device_key(rank), until(deadline));
     } catch (const DistributedError& error) {
-      fail<DistributedError>(kOp, "rank {} has not come to group {}: {}", context.job_rank(rank),
+      fail<DistributedError>(kOp, "rank {} has not arrived in group {}: {}", context.job_rank(rank),
                              context.name, error.what());
     }
     const auto [first, is_new] = rank_of.emplace(gpu, rank);
