@@ -33,11 +33,11 @@ class TensorAccessor {
   /// Strides count elements, of any sign.
   TensorAccessor(T* data, const Sizes& sizes, const Sizes& strides)
       : data_(data), sizes_(sizes), strides_(strides) {}
-  /// Of pointers to N sizes and N strides.
+  /// As above, with pointers to N sizes and N strides.
   TensorAccessor(T* data, const std::int64_t* sizes, const std::int64_t* strides) : data_(data) {
     for (std::size_t d = 0; d < N; ++d) sizes_[d] = sizes[d], strides_[d] = strides[d];
   }
-  /// Of one that writes, one that only reads.
+  /// A read-only accessor of the elements of a writing one.
   template <std::same_as<value_type> U>
   requires std::is_const_v<T> TensorAccessor(const TensorAccessor<U, N>& other)
       : TensorAccessor(other.data(), other.sizes(), other.strides()) {}

@@ -1,9 +1,11 @@
-// Tensors as matrices of Eigen and back, without a copy. Ferrite needs no Eigen for its users;
-// those who include this header have it.
+// Tensors as matrices of Eigen and back, without a copy. Ferrite itself does not need Eigen; a
+// program that includes this header must have it.
 //
-//   auto w = eigen_map<float>(linear.weight);             // [rows, cols], row-major; writes go
-//   through Eigen::VectorXf y = w * eigen_vector<float>(x); Tensor t = from_eigen(matrix); //
-//   shares the matrix's memory
+//   auto w = eigen_map<float>(linear.weight);           // [rows, cols]; writes change the tensor
+//
+//   Eigen::VectorXf y = w * eigen_vector<float>(x);
+//
+//   Tensor t = from_eigen(matrix);                      // shares the matrix's memory
 #pragma once
 
 #include <Eigen/Core>

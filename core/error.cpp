@@ -10,7 +10,7 @@ const char* Error::what() const noexcept {
 
 std::string Error::path() const { return notes_ ? notes_->path : std::string(); }
 
-/// Those of this error alone: copies of an exception share theirs.
+/// Notes of this error alone: copies of an exception share theirs.
 Error::Notes& Error::own_notes() {
   notes_ = std::make_shared<Notes>(notes_ ? *notes_ : Notes{{}, std::runtime_error::what()});
   return *notes_;

@@ -25,7 +25,7 @@ concept NamedTuple = std::is_aggregate_v<std::remove_cvref_t<T>> &&
 // std::get is called by its full name, which finds no overload elsewhere.
 namespace std {
 
-/// Of a temporary it is a value, not a reference.
+/// The I-th field: a reference, or a value if `t` is a temporary.
 template <size_t I, ferrite::NamedTuple T>
 decltype(auto) get(T&& t) {
   if constexpr (is_lvalue_reference_v<T>)

@@ -1,9 +1,9 @@
-// Tensors as images of OpenCV and back, without a copy. Ferrite needs no OpenCV; those who include
-// this header have it.
+// Tensors as images of OpenCV and back, without a copy. Ferrite itself does not need OpenCV; a
+// program that includes this header must have it.
 //
-//   Tensor image = from_mat(cv::imread("cat.png"));          // uint8 [H, W, 3], in OpenCV's order:
-//   BGR Tensor input = image.flip({2}).permute({2, 0, 1});       // [3, H, W], RGB cv::Mat shown =
-//   as_mat(mask);                            // of a tensor [H, W] or [H, W, channels]
+//   Tensor image = from_mat(cv::imread("cat.png"));        // uint8 [H, W, 3], in BGR order
+//   Tensor input = image.flip({2}).permute({2, 0, 1});     // [3, H, W], RGB
+//   cv::Mat shown = as_mat(mask);                          // mask: [H, W] or [H, W, channels]
 #pragma once
 
 #include <climits>

@@ -81,13 +81,13 @@ class Tensor : public TensorMethods {
   /// Makes this handle refer to the other's tensor; nothing is copied.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  /// Of a part, while it is a temporary, it writes into the tensor that it is a part of, on the
-  /// tape: x[i] = y, x.slice(0, 2, 5) = 1, with values that broadcast. ValueError for a temporary
-  /// that is no view. A variable of a part is assigned as any other: after `Tensor row = x[0];`
-  /// `row = y;` leaves x as it is.
+  /// Assigning to a temporary view writes into the tensor that it views, on the tape: x[i] = y,
+  /// x.slice(0, 2, 5) = 1; values broadcast. ValueError for a temporary that is not a view. A named
+  /// view is assigned like any other variable: after `Tensor row = x[0];` `row = y;` leaves x as it
+  /// is.
   Tensor operator=(const Tensor& values) &&;
   Tensor operator=(Scalar value) &&;
-  /// Of a constant temporary, such as grad() returns, it would change nothing.
+  /// Assigning to a constant temporary, such as grad() returns, would change nothing.
   template <std::same_as<Tensor> T,
             auto = [] {}>  // the lambda: an error for each use, not for the first alone
   void operator=(const T&) const&& {

@@ -1,7 +1,7 @@
-// What a program computes, op by op, for those who need its graph (ONNX export). An op reports its
-// inputs, its attributes and its results where a recorder listens in the calling thread; ops called
-// within it are then part of it. While nobody listens in any thread, this costs a read of the flag
-// that every op reads for the profiler.
+// Records what a program computes, op by op, for users of its graph (ONNX export). An op reports
+// its inputs, attributes and results to the recorder of the calling thread, if there is one; ops
+// called within it are then part of it. While no thread has a recorder, this costs a read of the
+// flag that every op reads for the profiler.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Recorder {
                             std::span<const Attribute> attributes) = 0;
   /// Op `number` has these results. If its name ends in _, they are its first input, changed.
   virtual void end(std::size_t number, std::span<const Tensor> outputs) = 0;
-  /// A function of ops/ runs, until left(), that reports itself only through the ops within it, if
-  /// at all.
+  /// A function of ops/ runs until left(). It reports itself only through the ops within it, if at
+  /// all.
   virtual void entered(const char* name, std::span<const Tensor* const> inputs) = 0;
   virtual void left() noexcept = 0;
   /// The program reads values of `tensor` on the host, by the function `name`.
@@ -53,7 +53,7 @@ namespace detail {
 
 inline thread_local constinit Recorder* recorder = nullptr;
 
-/// While it exists, `recorder` listens in this thread, or nobody if it is null.
+/// While it exists, `recorder` records the ops of this thread; none are recorded if it is null.
 class Listening {
  public:
   explicit Listening(Recorder* recorder) : outer_(std::exchange(detail::recorder, recorder)) {}

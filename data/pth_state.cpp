@@ -16,7 +16,7 @@ bool is_number(const Value& value) {
          value.kind() == Value::Kind::real;
 }
 
-/// Of one dimension, or of none.
+/// A tensor of one dimension, or of none, with the numbers of `list`.
 Tensor numbers_of(const Value::List& list, const Shape& shape) {
   if (std::ranges::any_of(list, [](const Value& v) { return v.kind() == Value::Kind::real; })) {
     std::vector<double> values;

@@ -151,7 +151,7 @@ void save(const T& object, const std::filesystem::path& path) {
 template <class T>
 requires requires(T& object, const StateDict& state) { object.load_state_dict(state); }
 void load(T& object, const std::filesystem::path& path) { object.load_state_dict(load(path)); }
-/// Of tensors, which are named "0", "1", ... in the file.
+/// Tensors without names: they are named "0", "1", ... in the file.
 void save(const std::vector<Tensor>& tensors, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(std::vector<Tensor>& tensors, const std::filesystem::path& path);

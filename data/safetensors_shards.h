@@ -46,7 +46,7 @@ class SafetensorsShards {
   void verify() const;
   /// What the files say; where they differ, the first of them.
   Metadata metadata() const;
-  /// Of the index.
+  /// The path of the index.
   const std::filesystem::path& path() const { return path_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
 

@@ -69,7 +69,7 @@ class Value {
   bool to_bool() const;
   std::int64_t to_int() const;
   double to_double() const;
-  /// Of a string or of bytes.
+  /// The text of a string, or the bytes of bytes.
   const std::string& to_string() const;
   const Tensor& to_tensor() const;
   const List& items() const;    ///< of a list or tuple

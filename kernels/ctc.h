@@ -59,7 +59,7 @@ struct CtcSequence {
     return log_probs[t * step_stride + label(s)];
   }
 
-  /// Of the first step, or from the row of the previous one.
+  /// Alpha of the first step, or from the row `before` of the previous one.
   FERRITE_HOST_DEVICE C alpha(std::int64_t t, std::int64_t s, const C* before) const {
     if (t == 0) return s < 2 ? log_prob(0, s) : kNever;
     C sum = before[s];

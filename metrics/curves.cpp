@@ -41,7 +41,7 @@ struct Point {
 /// Runs of points without a gap, in pixels.
 using Lines = std::vector<std::vector<Point>>;
 
-/// Of the points in the same pixel column, the first, the lowest, the highest and the last.
+/// Keeps the first, lowest, highest and last of the points in each pixel column.
 std::vector<Point> thinned(const std::vector<Point>& line) {
   std::vector<Point> out;
   for (std::size_t begin = 0; begin < line.size();) {

@@ -88,7 +88,7 @@ Gradients distance_gradients(T grad, T a, T b, T out, double p) {
   return {left, right};
 }
 
-/// Of [batch, m, k] and [batch, n, k].
+/// Distances between the rows of [batch, m, k] and [batch, n, k].
 Tensor batched(T a, T b, double p) {
   Tensor out = no_grad([&] { return distances(a, b, p); });
   if (autograd::recording(a, b))

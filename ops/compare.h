@@ -26,14 +26,14 @@ Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 
-/// Of masks and integers; DTypeError for floating types.
+/// For masks and integers; DTypeError for floating types.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_and(const Tensor& a, Scalar b);
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, Scalar b);
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, Scalar b);
-/// Of a mask or integers (DTypeError).
+/// For a mask or integers (DTypeError).
 Tensor bitwise_not(const Tensor& x);
 
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
@@ -87,7 +87,8 @@ inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
-/// Of the default dtype if one of the numbers is floating, of int64, or of bool if both are.
+/// The result has the default dtype if one of the numbers is floating, bool if both are bool, else
+/// int64.
 Tensor where(const Tensor& condition, Scalar a, Scalar b);
 /// min(max(x, min), max); one of the bounds may be missing (ValueError for both). The dtype is that
 /// of x promoted with the bounds: bool between integers is int64. The gradient is 0 at the bounds,

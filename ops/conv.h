@@ -43,7 +43,7 @@ using Padding1d = PaddingOf<1>;
 using Padding = PaddingOf<2>;
 using Padding3d = PaddingOf<3>;
 
-/// Of the function; nn::Conv2dOptions are those of the layer.
+/// Options of the function; those of the layer are nn::Conv2dOptions.
 struct Conv2dFuncOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   Pair stride = 1;

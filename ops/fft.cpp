@@ -78,7 +78,8 @@ Tensor c2r(T x, int dim, std::int64_t n, double factor) {
 
 // ---- Arguments
 
-/// Of integers, in the default type. Real transforms take no complex numbers, complex ones convert.
+/// x as an input of a transform; integers become the default type. Real transforms take no complex
+/// numbers; for complex ones, real numbers are converted.
 Tensor input(T x, bool real, const char* op) {
   ops::check_defined(x, op);
   const DType dtype = ops::floating_type(x.dtype());
@@ -202,7 +203,7 @@ Tensor to_real_transform(const char* op, T x, const Shape& s, const Dims& dim, b
       x);
 }
 
-/// Of one dimension: -1 is no size there.
+/// The size of a transform in one dimension, where -1 is not allowed.
 Shape one_size(Length n, const char* op) { return n ? Shape{checked_size(*n, op)} : Shape(); }
 
 Dims one_dim(T x, int dim, const char* op) {

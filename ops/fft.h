@@ -43,7 +43,7 @@ Tensor irfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm n
 // ---- Helpers
 /// The frequencies of fft(): 0, 1, ..., -2, -1 over n d, for samples `d` apart.
 Tensor fftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
-/// Those of rfft(): 0, 1, ..., n / 2 over n d.
+/// The frequencies of rfft(): 0, 1, ..., n / 2 over n d.
 Tensor rfftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
 /// Moves frequency 0 to the middle of the dimensions, by default of all.
 Tensor fftshift(const Tensor& x, const Dims& dim = {});

@@ -13,8 +13,8 @@
 
 namespace ferrite {
 
-/// Of the functions and of nn::FractionalMaxPool2d and FractionalMaxPool3d. Either the output's
-/// size or its ratio to the input's, between 0 and 1, is given (ValueError).
+/// Options of the functions and of nn::FractionalMaxPool2d and FractionalMaxPool3d. Either the
+/// output's size or its ratio to the input's, between 0 and 1, is given (ValueError).
 template <int N>
 struct FractionalMaxPoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};

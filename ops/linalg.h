@@ -57,8 +57,8 @@ Tensor matrix_power(const Tensor& x, std::int64_t n);
 
 /// The p-norm of all elements, or along `dims`.
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
-/// Of the two dimensions: "fro", the root of the sum of squares, or "nuc", the sum of singular
-/// values.
+/// The norm of the matrices in two dimensions: "fro", the root of the sum of squares, or "nuc", the
+/// sum of singular values.
 Tensor matrix_norm(const Tensor& x, std::string_view order = "fro", const Dims& dims = {-2, -1},
                    bool keepdim = false);
 /// 1 and infinity: the largest sum of absolute values of a column or row; 2: the largest singular

@@ -25,7 +25,8 @@ struct BatchNormFuncOptions {
   bool relu = false;  ///< whether a ReLU follows
   /// A max_pool2d() after that, of [N, C, H, W].
   std::optional<MaxPool2dOptions> max_pool = {};
-  /// Those of the input, where they are known (conv2d_statistics): training need not compute them.
+  /// The statistics of the input, where they are known (conv2d_statistics): training need not
+  /// compute them.
   ChannelStatistics statistics = {};
   /// One int64, the number of batches so far, to which training adds one.
   Tensor batches = {};

@@ -15,7 +15,7 @@
 
 namespace ferrite {
 
-/// Of the functions and of nn::MaxPool1d to MaxPool3d.
+/// Options of the functions and of nn::MaxPool1d to MaxPool3d.
 template <int N>
 struct MaxPoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
@@ -52,7 +52,7 @@ std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input,
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& input,
                                                   const MaxPool3dOptions& options);
 
-/// Of the functions and of nn::AvgPool1d to AvgPool3d.
+/// Options of the functions and of nn::AvgPool1d to AvgPool3d.
 template <int N>
 struct AvgPoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
@@ -104,7 +104,7 @@ std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& input,
                                                            std::int64_t output_size);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& input, Triple output_size);
 
-/// Of nn::LPPool1d to LPPool3d.
+/// Options of nn::LPPool1d to LPPool3d.
 template <int N>
 struct LPPoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
@@ -125,7 +125,7 @@ Tensor lp_pool2d(const Tensor& input, double norm_type, Pair kernel_size,
 Tensor lp_pool3d(const Tensor& input, double norm_type, Triple kernel_size,
                  const LPPool3dOptions& options = {});
 
-/// Of nn::MaxUnpool1d to MaxUnpool3d.
+/// Options of nn::MaxUnpool1d to MaxUnpool3d.
 template <int N>
 struct MaxUnpoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};

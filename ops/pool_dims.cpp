@@ -52,7 +52,7 @@ Options<2> of_plane(const Options<N>& o) {
   return plane;
 }
 
-/// Those of the pooling along the depth.
+/// Options of the pooling along the depth.
 template <template <int> class Options>
 Options<2> of_depth(const Options<3>& o) {
   Options<2> depth{.kernel_size = Pair(o.kernel_size->d, 1),

@@ -14,7 +14,8 @@ int category(DType dtype) {
   return is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : is_integral(dtype) ? 1 : 0;
 }
 
-/// Of tensors with dimensions and such without, which matter by their category alone.
+/// The result type of tensors with dimensions (`strong`) and of those without (`weak`), which
+/// matter only by their category.
 DType beside_weak(DType strong, DType weak) {
   if (category(strong) >= category(weak)) return strong;
   return is_complex(weak) && is_floating(strong) ? complex_type(strong) : promote(strong, weak);

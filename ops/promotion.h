@@ -13,7 +13,8 @@ namespace ferrite::ops {
 /// matters if its category (bool, integer, float, complex) is higher.
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, Scalar b);
-/// Of several at once, which pairs in turn would not give: their numbers of dimensions count.
+/// The result type of several tensors, which promoting them in pairs would not give: their numbers
+/// of dimensions count.
 DType result_type(std::span<const Tensor> tensors);
 inline DType result_type(std::initializer_list<Tensor> tensors) {
   return result_type(std::span(tensors.begin(), tensors.size()));

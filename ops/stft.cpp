@@ -19,7 +19,7 @@ namespace {
 
 using T = const Tensor&;
 
-/// Of n points; the parts of a frame that options name.
+/// Frames of n_fft points, with the hop and the window that the options name.
 struct Frames {
   std::int64_t size, hop;
   Tensor window;  // [size]

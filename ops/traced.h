@@ -14,7 +14,7 @@ tracing::Sizes size_list(const T& size) {
   return {all.begin(), all.end()};
 }
 
-/// Those of a convolution, or of a transposed one, in N dimensions.
+/// Attributes of a convolution, or of a transposed one, in N dimensions.
 template <int N, class Options>
 std::vector<tracing::Attribute> conv_attributes(const Options& o) {
   std::vector<tracing::Attribute> all{{"stride", size_list(SizeOf<N>(o.stride))},

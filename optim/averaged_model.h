@@ -36,8 +36,8 @@ using AveragingFunction =
     std::function<Tensor(const Tensor& averaged, const Tensor& current, const Tensor& n_averaged)>;
 
 struct AveragedModelOptions {
-  /// Of an EMA: average = decay * average + (1 - decay) * weight, from 0 to 1. Unset: SWA, the mean
-  /// of all.
+  /// The decay of an EMA, from 0 to 1: average = decay * average + (1 - decay) * weight. Unset:
+  /// SWA, the mean of all.
   std::optional<double> decay = {};
   /// An EMA's decay is at most 1 - (1 + n / warmup_gamma)^-warmup_power in the n-th update, so that
   /// the first weights are soon forgotten (as in timm).

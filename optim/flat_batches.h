@@ -20,7 +20,7 @@ class FlatBatches {
   };
 
   FlatBatches() = default;
-  /// Those of all gradients.
+  /// Batches of all gradients.
   static FlatBatches of_gradients(std::span<const Tensor> parameters);
 
   /// Does nothing for an undefined tensor.

@@ -55,7 +55,7 @@ class ScaleNode final : public autograd::Node {
   bool is_gradient_;  ///< whether the scale has the shape and dtype of the gradient
 };
 
-/// Of the scale as float32 holds it.
+/// The inverse of the scale as float32 holds it.
 double inverse(double scale) { return 1 / static_cast<double>(static_cast<float>(scale)); }
 
 }  // namespace

@@ -53,7 +53,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   void load_state_dict(const StateDict& dict) override;
 
  private:
-  /// Of a point of the search: what is minimized, and its gradient as one vector.
+  /// The values at a point of the search: what is minimized, and its gradient as one vector.
   struct Value {
     double loss;
     Tensor grad;
@@ -82,7 +82,7 @@ class LBFGS final : public OptimizerWith<LBFGSOptions> {
   Point search(const Closure& closure, const Point& start, double t, std::int64_t most,
                std::int64_t& evaluations) const;
 
-  // Of the last iteration, by PyTorch's names.
+  // State of the last iteration, by PyTorch's names.
   std::int64_t n_iter_ = 0, func_evals_ = 0;
   double t_ = 0, h_diag_ = 1, prev_loss_ = 0;
   Tensor d_, prev_flat_grad_;

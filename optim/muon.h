@@ -17,8 +17,8 @@ struct MuonOptions {
   double weight_decay = 0.1;  ///< decoupled, as AdamW's
   double momentum = 0.95;
   bool nesterov = true;
-  /// Of the Newton-Schulz iteration X = a X + (b A + c A A) X with A = X X^T. It starts from
-  /// u / (|u| + eps), and ends with singular values around 1.
+  /// Coefficients a, b, c of the Newton-Schulz iteration X = a X + (b A + c A A) X with A = X X^T.
+  /// It starts from u / (|u| + eps), and ends with singular values around 1.
   std::array<double, 3> ns_coefficients = {3.4445, -4.7750, 2.0315};
   double eps = 1e-7;
   std::int64_t ns_steps = 5;

@@ -87,7 +87,7 @@ class Optimizer {
   /// set_momentum() change.
   std::vector<AnyParamGroup> param_groups();
   const std::vector<Tensor>& parameters(std::size_t group) const;
-  /// Those of all groups.
+  /// The parameters of all groups.
   std::vector<Tensor> parameters() const;
   /// Replaces each parameter p by f(p). ShapeError if the shape differs. The state stays, and takes
   /// the new dtype and device with the next step.
@@ -174,7 +174,7 @@ class Optimizer {
   virtual double* momentum_option(std::size_t group) = 0;
 
   // ---- Steps
-  /// Those of the group's parameters that a step updates, with masters and counts on their device.
+  /// The group's parameters that a step updates, with masters and counts on their device.
   std::vector<Update> updates(std::size_t group);
   Controls controls(std::size_t group, const Device& device, const Tensor& inv_scale,
                     const Tensor& found_inf);

@@ -47,7 +47,7 @@ class ParameterStep {
 
   /// To be changed in place; float32 for 16-bit parameters.
   const Tensor param;
-  /// Of param's dtype, without the loss scale. Not to be changed.
+  /// The gradient, in param's dtype, without the loss scale. Not to be changed.
   const Tensor grad;
   /// 0-dimensional, float64. `momentum` (or the first beta) is undefined where options have none.
   const Tensor lr, momentum;

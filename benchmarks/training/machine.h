@@ -7,9 +7,10 @@
 
 namespace bench {
 
-/// Of the machine, measured by `threads` threads at once for some 0.3 s: "flops_per_second",
-/// multiplications and additions in float32 by the widest registers that it has, a fused one
-/// counting two; "bytes_per_second", read and written by a copy of more than caches hold.
+/// The limits of the machine, measured by `threads` threads at once for some 0.3 s.
+/// "flops_per_second": float32 multiplications and additions by the widest registers, where a fused
+/// one counts as two. "bytes_per_second": bytes read and written by a copy of more than the caches
+/// hold.
 nlohmann::json machine_limits(int threads);
 
 /// Multiplications and additions of all layers but norms for one image, in the forward pass:

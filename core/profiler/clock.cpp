@@ -35,7 +35,7 @@ Moment Moment::now() {
     const std::uint64_t t = detail::ticks();
     return {t, t};
   }
-  // Of several samples, the one interrupted least.
+  // Several samples are taken; the one interrupted least is kept.
   Moment best;
   std::uint64_t least = UINT64_MAX;
   for (int i = 0; i < 8; ++i) {

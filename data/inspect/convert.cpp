@@ -33,7 +33,7 @@ void check_no_values(const Contents& contents, const std::filesystem::path& path
 
 void check_no_metadata(const Contents& contents, const std::filesystem::path& path,
                        const ConvertOptions& options) {
-  // Those of an ONNX file describe its graph, which no other format holds either.
+  // The metadata of an ONNX file describe its graph, which no other format holds either.
   if (contents.format == Format::onnx) return;
   const data::Metadata metadata = without_mark(contents.metadata);
   if (!options.tensors_only && !metadata.empty())

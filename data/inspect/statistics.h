@@ -12,7 +12,7 @@ struct Statistics {
   double sum = 0;
   double norm = 0;  ///< the root of the sum of squares
 };
-/// Of a host tensor; a true counts as 1.
+/// The statistics of a host tensor; a true counts as 1.
 Statistics statistics_of(const Tensor& tensor);
 
 struct Difference {
@@ -20,7 +20,7 @@ struct Difference {
   std::int64_t position = 0;  ///< of that element, row-major
   std::int64_t unequal = 0;   ///< number of elements
 };
-/// Of two host tensors of one shape.
+/// The difference of two host tensors of one shape.
 Difference difference_of(const Tensor& a, const Tensor& b);
 
 }  // namespace ferrite::inspect

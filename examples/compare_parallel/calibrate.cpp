@@ -52,7 +52,7 @@ double step_side_by_side(const Options& o, const std::vector<std::string>& argum
 
 double step_s(const ModelProfile& profile) { return profile.step.median; }
 
-/// Of several measurements of links, the best: what else the machine does only takes away.
+/// Keeps the best of several measurements of a link: other work on the machine only slows it down.
 void merge(std::vector<Link>& links, const Link& link) {
   const auto same = std::ranges::find_if(links, [&](const Link& l) {
     return l.operation == link.operation && l.devices == link.devices;

@@ -76,7 +76,8 @@ struct Row {
   Samples exposed_ms;
   /// While any bucket, parameter or input was under way; of the rank that waits for others least.
   Samples communication_ms;
-  /// Of that, while backward was still at work. None of DistributedDataParallel on CUDA devices.
+  /// The part of communication_ms during which backward was still running. Not measured for
+  /// DistributedDataParallel on CUDA devices.
   Samples hidden_ms;
   Samples images_per_second;
   /// Images a second in those of the single device with --batch images in the same precision; and

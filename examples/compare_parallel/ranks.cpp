@@ -75,7 +75,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-/// Of several lines the last that says something.
+/// The last line that is not empty, without "error: ".
 std::string last_line(const std::string& text) {
   std::istringstream lines(text);
   std::string line, last;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kSimulate = "--simulate";
 
-/// Of the links measured here between two devices, the fastest that any device has to any other.
+/// The fastest link from any device to any other, among those measured here between two devices.
 planning::LinkSpeed measured_link(const Calibration& calibration) {
   planning::LinkSpeed link{.name = "measured here"};
   for (const Link& l : calibration.links) {

@@ -60,15 +60,16 @@ struct Calibration {
   std::vector<ferrite::planning::ModelProfile> profiles;
   std::vector<SideBySide> side_by_side;
   std::vector<Link> links;
-  /// Of DataParallel on so many devices: what a step takes beyond computing and moving bytes
-  /// (replicas are made, threads woken), found with an image a device.
+  /// What a step of DataParallel on so many devices takes beyond computing and moving bytes (making
+  /// replicas, waking threads), measured with one image for each device.
   std::map<int, double> host_s;
 
-  /// Of a case like that, with the batch that is nearest; 1 where nothing is known.
+  /// The slowdown of the most similar case, with the nearest batch; 1 where nothing is known.
   double slowdown(const Case& what) const;
 };
 
-/// Of `batch` samples a device with that precision: a profile, or the line through two.
+/// The profile of `batch` samples for each device with that precision: a measured one, or one from
+/// the line through two.
 ferrite::planning::ModelProfile profile_of(const Calibration& calibration, const std::string& dtype,
                                            std::int64_t batch);
 
@@ -79,7 +80,7 @@ struct Prediction {
   double error() const { return predicted_ms / measured_ms - 1; }
 };
 
-/// Of all rows of 2 devices and more that have figures.
+/// Predictions for all rows with at least 2 devices that have figures.
 std::vector<Prediction> predict(const Measurement& measurement, const Calibration& calibration);
 
 /// Measures on this machine: a device alone, links, and devices side by side where they are what is

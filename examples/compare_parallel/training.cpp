@@ -25,7 +25,7 @@ std::mutex& random_numbers() {
   return mutex;
 }
 
-/// Of a data set, what its images look like.
+/// The shape of a data set's images, and the number of its classes.
 struct Look {
   std::int64_t channels, size, classes;
 };

@@ -35,7 +35,7 @@ class Trainee {
 
   ferrite::nn::Module& model() { return *model_; }
   void zero_grad() { sgd_->zero_grad(); }
-  /// Of the scaled loss.
+  /// Runs backward from the scaled loss.
   void backward(const ferrite::Tensor& loss) { amp_->scale(loss).backward(); }
   void update() { amp_->step(*sgd_); }
 

@@ -96,7 +96,7 @@ Tensor Trainer::forward(const Tensor& images, const Tensor& labels) {
   nn::Module& model = training_.ddp ? *training_.ddp : training_.model;
   const Tensor logits = model(options_.channels_last ? images.to(kChannelsLast) : images);
   const Tensor loss = cross_entropy(logits, labels, {.label_smoothing = options_.label_smoothing});
-  // Of mixed images, the class of the larger part counts.
+  // For mixed images, the class with the larger share counts.
   accuracy_.update(logits.detach(), labels.dim() == 2 ? labels.argmax(1) : labels);
   return loss;
 }

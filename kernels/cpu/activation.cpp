@@ -43,7 +43,7 @@ V clamped_to_6(const V& x) {
   return all<V>(6) < y ? all<V>(6) : y;
 }
 
-/// Those of pieces, and mish.
+/// Piecewise activations, and mish.
 template <class C>
 Block<C> piecewise_block(UnaryOp op) {
   using V = Vector<C>;

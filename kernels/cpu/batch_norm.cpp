@@ -80,7 +80,7 @@ struct Gate {
   }
 };
 
-/// Of dx = scale * dy - shift - slope * (x - mean); zeros without sums.
+/// The terms of dx = scale * dy - shift - slope * (x - mean); zeros without sums.
 template <class S>
 struct Terms {
   std::vector<S> shifts, slopes;

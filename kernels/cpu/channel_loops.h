@@ -57,8 +57,8 @@ struct RowsPart {
     return result;
   }
 
-  /// Of each channel a value among its own: the mean of a few. Sums of squared deviations from one
-  /// of n values are at most n times those from the mean.
+  /// A value within the range of each channel's values: the mean of a few. Sums of squared
+  /// deviations from one of n values are at most n times those from the mean.
   template <class T>
   std::array<Lanes<S, W>, V> center(const T* x) const {
     const std::int64_t rows = std::min<std::int64_t>(4, end - begin);
@@ -140,7 +140,7 @@ class ChannelPieces {
   std::int64_t size(std::int64_t piece) const {
     return std::min(piece_, layout_.count() - piece * piece_);
   }
-  /// Of all channels.
+  /// One result of a piece, for all channels.
   const double* get(int result, std::int64_t piece) const {
     return values_.data() + (result * pieces_ + piece) * layout_.channels;
   }

@@ -28,8 +28,8 @@ T convert_out(E x) {
 template <class T, class E>
 inline constexpr bool kHalfRun = is_half_type<T>&& std::is_same_v<E, float>;
 
-// Of values, since what a lambda holds might be what a loop over int64 writes: it would not be
-// vector code.
+// Parameters are passed by value: what a lambda captures could alias what a loop over int64 writes,
+// and the loop would not be vectorized.
 template <class E, class T>
 void load_of(E* dst, const T* x, std::int64_t stride, std::int64_t n) {
   if (stride != 1)

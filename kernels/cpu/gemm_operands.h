@@ -11,7 +11,7 @@ namespace ferrite::kernels::cpu {
 
 namespace detail {
 
-/// Of the elements of an operand, in what is multiplied: where that is a Pair, depths count pairs.
+/// The number of elements of an operand in each A: depths count pairs where A is a Pair.
 template <class A>
 inline constexpr std::int64_t kElements = std::is_same_v<A, Pair> ? 2 : 1;
 

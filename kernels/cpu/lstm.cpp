@@ -183,7 +183,7 @@ void lstm_steps(const LstmSteps& s, const View& output) {
     const std::int64_t rows = s.h.sizes[0], width = s.h.sizes[1],
                        blocks = (width + kLane - 1) / kLane;
     const T* const weight = s.weight.as<T>();
-    // Of each unit the input and forget gate, then the cell's and the output's.
+    // For each unit: the input and forget gates, then the cell's and the output's.
     Panels<T> panels(2 * blocks, width);
     for_each_block(blocks, 16 * width * kLane, [&](std::int64_t block) {
       const std::int64_t unit = block * kLane, count = std::min(kLane, width - unit);

@@ -89,7 +89,7 @@ double root(double sum, double p) {
   return std::isinf(p) || p == 1 ? sum : p == 2 ? std::sqrt(sum) : std::pow(sum, 1 / p);
 }
 
-/// Of each array.
+/// The sum of |x|^p for each array, or the maximum if p is infinite.
 std::vector<double> power_sums(const FlatTensors& tensors, double p) {
   const std::vector<Piece> pieces = cut(tensors);
   std::vector<double> partial(pieces.size()), sums(tensors.arrays.size());

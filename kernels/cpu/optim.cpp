@@ -39,7 +39,7 @@ void adam(const OptimBatch& batch, const AdamArgs& args) {
       return Factors{step, static_cast<C>(lr / (1 - std::pow(momentum, power))),
                      static_cast<C>(1 / std::sqrt(1 - std::pow(args.beta2, power)))};
     };
-    // Those of most tensors: they take longer than many a tensor's update.
+    // The factors of most tensors, computed once: they take longer than the update of many tensors.
     const Factors usual = factors_at(batch.tensors.empty() ? 1 : *batch.tensors[0].step + 1);
     update(batch, [&](const OptimTensor& t, std::int64_t at, std::int64_t n) {
       const Factors factors = *t.step == usual.step ? usual : factors_at(*t.step);

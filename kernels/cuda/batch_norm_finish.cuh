@@ -44,7 +44,7 @@ struct Finish {
   struct Result {
     S mean, invstd;
   };
-  /// Of channel c, whose running statistics it moves if told to.
+  /// The results of channel c; also updates its running statistics if `moves`.
   __device__ Result operator()(std::int64_t c, bool moves) const {
     S average = mean[c], deviations = m2[c];
     if (are_sums) to_moments(n, average, deviations);

@@ -52,7 +52,7 @@ struct Correlation {
     return tap;
   }
 
-  /// Of `from`, from the first channel of the group on.
+  /// A position in `from`, relative to the first channel of the group.
   __device__ ImagePoint from_position(std::uint32_t p) const {
     const Position at = position(p);
     const int y = static_cast<int>(at.y) * g.rows.stride + row.first;
@@ -71,13 +71,13 @@ struct Correlation {
            static_cast<unsigned>(position.x + tap.x) < static_cast<unsigned>(g.columns.size);
   }
 
-  /// Of `to`, from the first channel of the group on.
+  /// A position in `to`, relative to the first channel of the group.
   __device__ std::int64_t to_position(std::uint32_t p) const {
     const Position at = position(p);
     return at.image * g.to_image_step + row.to_first + at.y * g.rows.to_step + column.to_first +
            at.x * g.columns.to_step;
   }
-  /// Of the filter, from the first output channel of the group on.
+  /// A tap's position in the filter, relative to the first output channel of the group.
   __device__ std::int64_t kernel_tap(std::uint32_t t) const {
     const Tap at = tap(t);
     return at.channel * g.kernel_channel_step + row.kernel_first + at.y * g.rows.kernel_step +

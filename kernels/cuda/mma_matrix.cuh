@@ -19,7 +19,7 @@ struct ChunkShare {
   static_assert(kLineJump % Layout::kPeriod == 0);
 
   static __device__ bool any() { return kTotal >= Threads || threadIdx.x < kTotal; }
-  /// Of the first chunk, in elements.
+  /// The position of the thread's first chunk, in elements.
   static __device__ int at() {
     return Layout::at(static_cast<int>(line()), static_cast<int>(chunk()));
   }

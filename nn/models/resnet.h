@@ -35,9 +35,9 @@ struct ResNetOptions {
   /// Whether to keep only the input of each block for backward, which recomputes the rest: this
   /// saves memory and costs time (autograd/checkpoint.h).
   bool checkpoint_blocks = false;
-  /// Of Bottleneck's 3x3 convolution: its groups, and the channels of each for every 64 of the
-  /// stage (Xie et al. 2017, "Aggregated Residual Transformations"; Zagoruyko and Komodakis 2016,
-  /// "Wide Residual Networks").
+  /// Groups of Bottleneck's 3x3 convolution, and the channels of each for every 64 of the stage
+  /// (Xie et al. 2017, "Aggregated Residual Transformations"; Zagoruyko and Komodakis 2016, "Wide
+  /// Residual Networks").
   std::int64_t groups = 1, width_per_group = 64;
 };
 

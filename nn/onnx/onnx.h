@@ -78,7 +78,7 @@ void save(Model& model, const Tensor& example, const std::filesystem::path& path
       [&](const std::vector<Tensor>& inputs) { return detail::tensors_in(model(inputs[0])); },
       {example}, path, options);
 }
-/// Of a model of several inputs: model(a, b).
+/// Exports a model of several inputs: model(a, b).
 template <std::derived_from<nn::Module> Model, std::same_as<Tensor>... Inputs>
 void save(Model& model, const std::tuple<Inputs...>& examples, const std::filesystem::path& path,
           const SaveOptions& options = {}) {
@@ -93,7 +93,7 @@ void save(Model& model, const std::tuple<Inputs...>& examples, const std::filesy
       },
       all, path, options);
 }
-/// Of any function of the model, for inputs and outputs of other types.
+/// Exports any function of the model, for inputs and outputs of other types.
 inline void save(nn::Module& model, const detail::Forward& forward,
                  const std::vector<Tensor>& examples, const std::filesystem::path& path,
                  const SaveOptions& options = {}) {
@@ -112,10 +112,11 @@ class Network : public nn::Module {
   explicit Network(std::unique_ptr<Graph> graph);
   ~Network() override;
 
-  /// Of a network of one input and at least one output: the first output.
+  /// The first output, for a network with one input and at least one output.
   Tensor forward(const Tensor& input) override;
-  /// All outputs, of inputs in the order of input_names(). ValueError for another number of inputs;
-  /// ShapeError or DTypeError, which name the input, if one does not fit the file's description.
+  /// All outputs, for inputs in the order of input_names(). ValueError for another number of
+  /// inputs; ShapeError or DTypeError, which name the input, if one does not fit the file's
+  /// description.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
 
   const std::vector<std::string>& input_names() const;

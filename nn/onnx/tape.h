@@ -63,7 +63,7 @@ class Tape : public tracing::Recorder {
   /// The number of the value that `t` holds now; `by` names its reader in errors.
   int use(const Tensor& t, const std::string& by);
 
-  /// The last function of ops/ that was called, for errors: it may have made an unknown value.
+  /// The last function of ops/ that was called and does not report itself, for errors.
   std::string last_entered() const;
   /// The last function called before event `event` during which no op was reported, for errors.
   std::string suspect(std::size_t event) const;

@@ -112,7 +112,7 @@ class DataParallelBase : public nn::Module {
   const Device output_;
   const DataParallelOptions options_;
   const std::shared_ptr<dp::DataParallelTimes> times_;
-  /// Of the first two devices, the first three, ...; created on first use.
+  /// Groups of the first two devices, the first three, ...; created on first use.
   mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms_;
 };
 

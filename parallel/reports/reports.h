@@ -57,7 +57,7 @@ struct DataParallelReport {
 
   /// On the first device: until its inputs and all parameters were sent.
   double scatter_replicate_ms = 0;
-  /// Of the slowest replica; and of each device, 0 if it had nothing to do.
+  /// The time of forward on the slowest replica; and on each device, 0 if it had nothing to do.
   double forward_ms = 0;
   std::vector<double> device_forward_ms;
   /// From then until all outputs were there.

@@ -34,7 +34,7 @@ struct AllReduceOptions {
 struct AllReduceCost {
   double seconds = 0;
   double bytes_sent = 0;  ///< of the device that sends most
-  /// Of the seconds, those that a device's cores spend on it (LinkSpeed::compute_share).
+  /// The part of `seconds` in which a device's cores work on it (LinkSpeed::compute_share).
   double compute_s = 0;
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::ring;
 };

@@ -48,12 +48,12 @@ struct Cluster {
   LinkSpeed inside;   ///< of each device, to the others of its node
   LinkSpeed between;  ///< of each adapter, to other nodes
   int adapters = 1;   ///< of a node; what leaves it is spread over them
-  /// Of every collective, before its first byte: launching it, agreeing to run it.
+  /// The time before the first byte of every collective: launching it, agreeing to run it.
   double launch_s = 8.4e-6;
   /// Bytes a second at which a device adds what it received to what it has, and another such stream
   /// is read and one written: for sums at a parameter server. NCCL's rings add as they receive.
   double add_bandwidth = 200e9;
-  /// Of the host, for each device that a process drives (DataParallel's threads): starting it.
+  /// The host's time for starting each device that a process drives (DataParallel's threads).
   double host_s = 0;
 
   /// Between nodes, over all adapters.

@@ -20,7 +20,7 @@ struct Failures {
 
   /// ValueError, naming the field.
   void check() const;
-  /// Of a run on so many devices.
+  /// The mean time between failures of a run on `devices` devices.
   double mtbf_s(std::int64_t devices) const;
 };
 

@@ -34,7 +34,7 @@ class Planner {
     return row;
   }
 
-  /// Of one device with the whole batch (strong scaling), or with its own.
+  /// The throughput of one device with the whole batch (strong scaling), or with its own.
   double single_throughput() const {
     const ModelProfile whole =
         options_.scaling == Scaling::strong ? of_batch(global_batch_) : profile_;

@@ -24,8 +24,8 @@ struct PlanOptions {
   std::vector<int> devices = {};
   std::vector<Strategy> strategies = {Strategy::dp, Strategy::dp_balanced, Strategy::ddp};
   Scaling scaling = Scaling::weak;
-  /// Of a step of all devices together, with strong scaling; 0: that of the profile. More devices
-  /// than samples are left out.
+  /// The batch of a step of all devices together, with strong scaling; 0: that of the profile.
+  /// Numbers of devices above the number of samples are left out.
   std::int64_t global_batch = 0;
   /// The same model with another batch, for the times of batches between and beyond the two.
   /// Without it they are in proportion to the batch, which flatters small ones.

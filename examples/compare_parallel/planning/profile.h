@@ -25,8 +25,8 @@ struct ModelProfile {
   struct Parameter {
     std::string name;
     std::int64_t bytes = 0;  ///< of the gradient, as it is communicated
-    /// Of backward since the gradient before it was there; since the start of backward for the
-    /// first. 0 where two come together.
+    /// The time of backward from the previous gradient to this one; for the first gradient, from
+    /// the start of backward. 0 for a gradient that is made together with the previous one.
     Duration backward = {};
   };
 

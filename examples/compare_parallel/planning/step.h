@@ -26,7 +26,7 @@ std::string_view to_string(Strategy strategy);
 Strategy strategy(std::string_view name);
 
 struct StepOptions {
-  /// Of DataParallel and DistributedDataParallel, with their meanings and defaults.
+  /// Options of DataParallel and DistributedDataParallel, with their meanings and defaults.
   double bucket_cap_mb = 25, first_bucket_mb = 1;
   bool overlap = true;  ///< not delay_allreduce
   bool broadcast_buffers = true;
@@ -35,8 +35,8 @@ struct StepOptions {
   /// PyTorch's DataParallel send all of them first.
   bool fetch_by_layer = false;
   AllReduceOptions all_reduce = {};
-  /// Of a peer of DataParallel's first device, where they were measured: a broadcast, and a sum
-  /// with its additions. Otherwise the cluster's links, and its add_bandwidth.
+  /// Measured speeds for a peer of DataParallel's first device: of a broadcast, and of a sum with
+  /// its additions. Without them the cluster's links and its add_bandwidth are used.
   std::optional<LinkSpeed> measured_broadcast = {}, measured_reduce_add = {};
 
   Stragglers stragglers = {};
@@ -47,7 +47,7 @@ struct StepOptions {
   double contention = 1;
 };
 
-/// Of a step, in seconds: means over the steps drawn.
+/// The times of a step, in seconds: means over the simulated steps.
 struct StepTimes {
   double step_s = 0;
   double compute_s = 0;        ///< what a device computes, without stragglers
@@ -66,8 +66,8 @@ struct BucketSpan {
   std::size_t begin, end;
   double bytes;
 };
-/// As parallel/ddp/bucket.h plans them: closed once they hold their limit, the first and the end of
-/// the last one smaller.
+/// Buckets as parallel/ddp/bucket.h plans them: each is closed once it holds its limit. The first
+/// one and the end of the last one are smaller.
 std::vector<BucketSpan> plan_buckets(const ModelProfile& profile, double cap_mb, double first_mb);
 /// The buckets that the strategy makes: the first one of DataParallel is never above the cap.
 std::vector<BucketSpan> plan_buckets(Strategy strategy, const ModelProfile& profile,

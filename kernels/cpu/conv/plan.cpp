@@ -48,7 +48,7 @@ class Costs {
            call_.weight.sizes[0] == call_.params.groups && call_.input.strides[1] == 1 &&
            call_.out.strides[1] == 1;
   }
-  /// Of all groups.
+  /// The cost of a depthwise convolution, over all groups.
   std::int64_t depthwise() const {
     return to_.height * to_.width * taps_ * vectors(call_.params.groups) * images() / steps();
   }
@@ -143,8 +143,8 @@ class Costs {
     return to_.height * to_.width * taps_ * from_.channels * vectors(to_.channels) * images() /
            steps();
   }
-  /// Of bringing images that lie plane by plane into another layout: an element takes about as long
-  /// as two products.
+  /// The cost of converting images that lie plane by plane to another layout: an element takes
+  /// about as long as two products.
   std::int64_t layout() const {
     if (to_.channel_step == 1 && from_.channel_step == 1) return 0;
     return 2 *

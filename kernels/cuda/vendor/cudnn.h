@@ -31,11 +31,11 @@ bool conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
 bool conv2d_weight(const Stream& stream, const View& grad_weight, const View& input,
                    const View& grad, const ConvParams& params);
 
-/// Of float16 and bfloat16 operands without mask and dropout; as kernels::attention().
+/// kernels::attention() for float16 and bfloat16 operands without mask and dropout.
 bool attention(const Stream& stream, const AttentionOperands& operands, const View& out,
                const View& lse);
-/// Of such operands, if all gradients are asked for, as kernels::attention_backward(): `out` and
-/// `lse` may come from our own kernel.
+/// kernels::attention_backward() for such operands, if all gradients are asked for. `out` and `lse`
+/// may come from our own kernel.
 bool attention_backward(const Stream& stream, const AttentionOperands& operands,
                         const AttentionGradients& gradients, const View& grad_out, const View& out,
                         const View& lse);

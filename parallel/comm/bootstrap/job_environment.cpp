@@ -67,7 +67,7 @@ int needed(std::optional<int> given, Names names, const char* option, const char
     fail<ValueError>(
         "rendezvous",
         "{} is not set: start the program by ferrite-run, torchrun --no-python, mpirun "
-        "or srun, which say who it is; or set {} ({}), or InitOptions::{}",
+        "or srun, which tell each process its rank; or set {} ({}), or InitOptions::{}",
         *names.begin(), *names.begin(), range, option);
   }
   return *given;

@@ -116,7 +116,7 @@ Environment common_environment(int nprocs, const SpawnOptions& o) {
     if (const auto equals = text.find('='); equals != std::string_view::npos)
       all.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
-  // Of a launcher that has started this program: its job is another one.
+  // Variables of a launcher that started this program describe another job.
   for (const char* name : {"FERRITE_STORE", "FERRITE_RESTART_COUNT", "TORCHELASTIC_USE_AGENT_STORE",
                            "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"})
     all.erase(name);

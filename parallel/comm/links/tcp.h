@@ -80,7 +80,7 @@ class SealedTcpLink final : public TcpLink {
   bool fill();
 
   FrameMac mac_;
-  // Of the frame being sent: payload not reported as taken yet, and the bytes already sent.
+  // The frame being sent: its payload not yet reported as taken, and its bytes already sent.
   std::size_t under_way_ = 0, flushed_ = 0;
   std::vector<std::byte> unsent_;
   // The buffer holds verified payload, [begin_, end_), and frames from next_ on.

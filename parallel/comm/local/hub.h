@@ -36,7 +36,7 @@ struct alignas(64) RankState {
   // Whether it is between begin() and end(), where it may read the others' memory.
   std::atomic<bool> reads{false};
   std::atomic<bool> left{false};
-  // Of this operation and the previous one, which others may not have left yet.
+  // Arguments of this operation and of the previous one, which others may not have left yet.
   Arguments arguments[2];
   std::uint64_t operations = 0;  // the rank's own
 };

@@ -22,7 +22,8 @@ class Correlation {
   }
 
  private:
-  /// Of a core's second cache (1 MiB): what a block of tiles may take, transformed and multiplied.
+  /// The part of a core's second-level cache (1 MiB) that a block of tiles may take, transformed
+  /// and multiplied.
   static constexpr std::int64_t kBlockBytes = 800 << 10;
   /// Up to here the transformed filter is written once and read by every block; it should leave
   /// most of a shared third cache (32 MiB) alone.
@@ -44,7 +45,7 @@ class Correlation {
   struct Tiles {
     std::int64_t first, count;
   };
-  /// Those of `tiles` that are a rectangle of one image, and how many came before them.
+  /// The tiles that form a rectangle of one image, and the number of tiles before them.
   struct Part {
     std::int64_t image, row, rows, column, columns, before;
   };

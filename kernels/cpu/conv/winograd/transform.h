@@ -30,7 +30,7 @@ inline constexpr int kPoints = kSide<M>* kSide<M>;
 namespace detail {
 inline constexpr double kA = 0.625, kA2 = kA * kA, kA3 = kA2 * kA;
 inline constexpr double kB = 1.5, kB2 = kB * kB, kB3 = kB2 * kB;
-// Of the filter at +-kA and +-kB: 1 / product of the distances to the other finite points.
+// Factors of the filter at +-kA and +-kB: 1 / product of the distances to the other finite points.
 inline constexpr double kScale0 = 1 / (kA2 * kB2);
 inline constexpr double kScaleA = 1 / (2 * kA2 * (kA2 - kB2));
 inline constexpr double kScaleB = 1 / (2 * kB2 * (kB2 - kA2));

@@ -52,7 +52,8 @@ class AttentionBuilder {
     const Descriptor& value = memory(Names::kValue, turned(p_.value));
     const Descriptor& grad_out = memory(Names::kGradOut, p_.grad_out);
 
-    // Of the gradients of each query's weights, by the weights: products of gradient and result.
+    // The mean of the gradients of each query's weights, weighted by these: sums of products of
+    // gradient and result.
     const Descriptor& by_column = between(type_of_sums(), p_.out.sizes);
     binary(CUDNN_POINTWISE_MUL, grad_out, memory(Names::kOut, p_.out), by_column);
     const Descriptor& sums = per_query();
@@ -152,7 +153,7 @@ class AttentionBuilder {
                    .finalize());
   }
 
-  /// Of one memory, other sizes and strides.
+  /// Views the memory of x with the sizes and strides of y.
   void reshape(const Descriptor& x, const Descriptor& y) {
     graph_.add(graph_.make(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
                    .set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x)

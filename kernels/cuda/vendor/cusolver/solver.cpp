@@ -178,7 +178,7 @@ class Addresses {
   Workspace memory_;
 };
 
-/// Of two functions, or names, that for T.
+/// The one of two functions, or names, that is for T.
 template <class T, class F, class D>
 auto pick(F of_float, D of_double) {
   if constexpr (std::is_same_v<T, float>)
