@@ -2,9 +2,7 @@
 // program that includes this header must have it.
 //
 //   auto w = eigen_map<float>(linear.weight);           // [rows, cols]; writes change the tensor
-//
 //   Eigen::VectorXf y = w * eigen_vector<float>(x);
-//
 //   Tensor t = from_eigen(matrix);                      // shares the matrix's memory
 #pragma once
 

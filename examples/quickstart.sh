@@ -10,8 +10,8 @@ here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
 
-# Without a driver no GPU code can run, and compiling it takes most of the time. A build that is already
-# there is used as it is.
+# Without a driver no GPU code can run, and compiling it takes most of the time. An existing build is
+# used as it is.
 preset=default
 without=""
 if [[ ! -e build/default/CMakeCache.txt ]] && ! nvidia-smi >/dev/null 2>&1; then
@@ -33,7 +33,7 @@ fi
 cat <<END
 Ferrite's quickstart
 
-  1. installs the Debian packages that are missing: a minute, or nothing to do
+  1. installs the Debian packages that are missing: about a minute; nothing if all are present
   2. builds the library and the program lenet in build/$preset$without:
      $takes
   3. trains LeNet on images of 28 x 28 pixels, and prints its accuracy: half a minute
@@ -110,5 +110,5 @@ Done in $(((SECONDS - begin) / 60))m$(((SECONDS - begin) % 60))s. What to try ne
   build/$preset/bin/ferrite-run --standalone --nproc-per-node=2 build/$preset/bin/ddp
                                      # two processes that train together
 
-README.md is the way on: your own program, your own data, several GPUs.
+See README.md next: writing your own program, using your own data, training on several GPUs.
 END
