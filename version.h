@@ -1,4 +1,4 @@
-// The version by itself: #include <ferrite/version.h>
+// The version alone: #include <ferrite/version.h>
 #pragma once
 
 #include "ferrite/core/version.h"

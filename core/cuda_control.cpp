@@ -68,7 +68,7 @@ DeviceScope::~DeviceScope() {
   try {
     set_device(previous_);
   } catch (const std::exception&) {
-    // The device was there when the guard was made; a destructor has nobody to tell.
+    // The device existed when the guard was made, and a destructor cannot throw.
   }
 }
 

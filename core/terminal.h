@@ -42,7 +42,7 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  /// Whether somebody may see it.
+  /// Whether the line is shown.
   bool shown() const { return shown_; }
   /// The text is cut to the terminal's width.
   void show(std::string_view text);

@@ -87,7 +87,7 @@ class Scope {
   detail::Listening listening_;
 };
 
-/// Whether somebody listens to this thread.
+/// Whether this thread has a recorder.
 inline bool on() {
   return (profiler::detail::flags.hooks.load(std::memory_order_relaxed) &
           profiler::detail::kTrace) != 0 &&

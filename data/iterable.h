@@ -49,7 +49,7 @@ auto streamed_sample_of(const std::shared_ptr<D>& dataset)
     -> decltype(streamed_sample_of(*dataset));
 }  // namespace impl
 
-/// Such a data set, or a shared_ptr to one; and the type of its samples.
+/// A type that is such a data set, or a shared_ptr to one; and the type of its samples.
 template <class D>
 concept IsIterableDataset = requires(const D& d) {
   impl::streamed_sample_of(d);

@@ -12,7 +12,7 @@ StateDict parse_npz(Bytes bytes, std::string_view name) {
     std::string key = member.name;
     if (key.ends_with(".npy")) key.resize(key.size() - 4);
     where.check(!key.empty() && !arrays.contains(key), member.entry,
-                "expected each array under a name of its own, got '{}' twice or no name", key);
+                "expected a different name for each array, got '{}' twice or no name", key);
     const ZipContent content = archive.read(member);
     arrays.insert(std::move(key),
                   parse_npy(content.bytes, fmt::format("{}:{}", name, member.name), where.op));

@@ -36,9 +36,9 @@ Value load_pth(const std::filesystem::path& path, const PthOptions& options = {}
 Value parse_pth(Bytes bytes, std::string_view name);
 
 /// Writes a file that torch.load(weights_only=True) reads, as PyTorch writes them. Tensors that
-/// share memory share it there; one that is part of a larger memory alone is stored by itself. CUDA
-/// tensors keep their device's name. Replaces `path` atomically, and waits for the tensors'
-/// devices. IoError.
+/// share memory share it in the file; a tensor that is the only view of a larger memory is stored
+/// without the rest. CUDA tensors keep their device's name. Replaces `path` atomically, and waits
+/// for the tensors' devices. IoError.
 void save_pth(const Value& value, const std::filesystem::path& path);
 
 /// The state dict of an optimizer, a scheduler or a GradScaler from the tree that PyTorch's has:

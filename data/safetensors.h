@@ -83,7 +83,7 @@ class SafetensorsFile {
   /// with the tensor's name) are detected before memory is allocated; DeviceError names the tensor
   /// whose device does not exist.
   StateDict load() const;
-  /// Verifies the checksum of every tensor that has one; IoError. load() does this by itself.
+  /// Verifies the checksum of every tensor that has one; IoError. load() does this automatically.
   void verify() const;
 
  private:

@@ -56,7 +56,7 @@ class IndexEvents final : public JsonEvents {
   }
 };
 
-/// Whether the path, which somebody else wrote, stays in its folder.
+/// Whether the path, which comes from an untrusted file, stays in its folder.
 bool stays_inside(const std::string& file) {
   const fs::path path(file);
   return !file.empty() && file.find('\0') == std::string::npos && path.is_relative() &&

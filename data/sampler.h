@@ -152,7 +152,7 @@ struct DistributedSamplerOptions {
 
 /// One process's share of the samples, as in torch.utils.data.DistributedSampler: every
 /// world_size-th index of one common order, starting at `rank`, the same number on every rank. The
-/// order is a function of seed and epoch, which a DataLoader advances by itself (set_epoch).
+/// order is a function of seed and epoch, which a DataLoader advances automatically (set_epoch).
 /// ValueError for a rank out of range, and for drop_last together with pad = false.
 class DistributedSampler : public Sampler {
  public:

@@ -179,7 +179,7 @@ ZipReader::ZipReader(Bytes bytes, Where where) : bytes_(bytes), where_(where) {
                 "expected members that fit the archive of {} bytes, got more", bytes.size());
     compressed += member.compressed;
     where.check(!member.name.empty() && index_.emplace(member.name, members_.size()).second, entry,
-                "expected each member under a name of its own, got '{}' twice or no name",
+                "expected a different name for each member, got '{}' twice or no name",
                 member.name);
     members_.push_back(std::move(member));
   }

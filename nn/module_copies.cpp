@@ -135,9 +135,9 @@ void Module::replace_tensors(const std::function<Tensor(const Tensor&)>& f, Memo
 }
 
 /// The references and pointers to children that `object` holds, whose registry this has; those to
-/// children that the registry owns only if `owned`. They are found by their values, which bytes
-/// that nobody wrote may have by chance: the objects of children are left out, and classes of the
-/// library hold none.
+/// children that the registry owns only if `owned`. They are found by their values. Unwritten bytes
+/// may have such values by chance, so the objects of children are left out; classes of the library
+/// hold none.
 std::vector<Module::ChildReference> Module::child_references(const Module& object,
                                                              bool owned) const {
   struct Child {

@@ -8,7 +8,7 @@ namespace ferrite::ops {
 
 namespace {
 
-/// The errors that an op's caller can mend; others keep their names.
+/// The errors that an op's caller can fix; others keep their names.
 template <class... Errors>
 struct OneOf {};
 

@@ -10,7 +10,7 @@
 //     scaler.update();
 //   }
 //
-// Scale, growth tracker and overflow flags are kept on the device, which skips steps by itself;
+// Scale, growth tracker and overflow flags are kept on the device, which skips steps on its own;
 // only get_scale() and load_state_dict() read them. A whole step, from scale() to update(), can be
 // captured in a graph after one has run eagerly, which makes the tensors on the device (CudaError
 // otherwise). Replays leave the scaler between two steps, as the captured step did. Options are

@@ -233,8 +233,9 @@ CompositeLR::CompositeLR(const char* name, Optimizer& optimizer, LRSchedulers sc
     FERRITE_CHECK(&s->optimizer() == &optimizer, ValueError, name,
                   "all schedulers must be those of one optimizer; {} belongs to another",
                   s->name());
-    FERRITE_CHECK(!dynamic_cast<const ReduceLROnPlateau*>(s.get()), ValueError, name,
-                  "ReduceLROnPlateau steps by a metric, and not with others; step it by itself");
+    FERRITE_CHECK(
+        !dynamic_cast<const ReduceLROnPlateau*>(s.get()), ValueError, name,
+        "ReduceLROnPlateau steps by a metric, so it cannot be a member; step it separately");
   }
 }
 

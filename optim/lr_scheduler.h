@@ -292,7 +292,7 @@ class CompositeLR : public LRScheduler {
   /// Whether a member that begins starts from the initial rates.
   virtual bool resets() const { return active()[0]->restarts_from_base(); }
   void reset_to_initial_lr();
-  /// Undoes the steps that members did by themselves.
+  /// Undoes the steps that members did on their own.
   void forget_steps();
   /// Notes the rates that the members have set.
   void note_rates();

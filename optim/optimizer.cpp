@@ -261,8 +261,8 @@ Tensor Optimizer::step(const std::function<Tensor()>& closure) {
   return loss;
 }
 
-/// A parameter that was replaced after the optimizer was made keeps the gradient that it had. One
-/// whose gradient is new, or that somebody else holds, may be used without a module.
+/// A parameter that was replaced after the optimizer was made keeps the gradient that it had. A
+/// parameter whose gradient is new, or that has another owner, may be used without a module.
 void Optimizer::check_in_use(std::size_t group, std::size_t index, const Tensor& grad) const {
   const Group& g = groups_[group];
   FERRITE_CHECK(grad.defined() && GradientSeen::of(grad) != g.states[index].gradient_seen,

@@ -43,7 +43,7 @@ Json json_value(const data::Value& value) {
       return list;
     }
     case Kind::dict:
-      return Json::object();  // what is in it is listed by itself
+      return Json::object();  // its entries are listed separately
     default:
       return value.str();
   }

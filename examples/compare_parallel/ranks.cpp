@@ -114,8 +114,8 @@ void set_environment(const Options& o, const Job& job, int rank) {
         job.what.strategy == "ddp-ring" || delay.any() ? "ring" : "gloo");
 }
 
-/// A process of the job. It is there as long as somebody has the other end of `pipe` open: then it
-/// alone has.
+/// A process of the job. It holds the only other end of `pipe`, so it runs as long as that end is
+/// open.
 struct Process {
   pid_t pid = -1;
   int pipe = -1;
@@ -157,7 +157,7 @@ class Processes {
   std::vector<std::string> arguments_;
   std::vector<Process> processes_;
   std::string error_;
-  bool is_primary_ = false;  // it is of a rank that failed by itself
+  bool is_primary_ = false;  // error_ is of a rank that failed first, not because of another
 };
 
 Process Processes::start(int rank) {
@@ -187,12 +187,13 @@ Process Processes::start(int rank) {
   return {child, ends[0]};
 }
 
-/// Whether a rank failed by itself, not because another one did.
+/// Whether a rank failed on its own, not because another one did.
 bool failed_itself(int status) {
   return !WIFEXITED(status) || WEXITSTATUS(status) != kFailedWithOthers;
 }
 
-/// Notes which have ended, and the first that did so badly by itself. Whether any is left.
+/// Notes the ranks that have ended, and the first one that failed on its own. Returns whether any
+/// rank is left.
 bool Processes::reap() {
   bool left = false;
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {

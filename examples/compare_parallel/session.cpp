@@ -18,7 +18,7 @@ using namespace ferrite;
 
 namespace {
 
-/// What is measured now, on stderr where somebody may look at it.
+/// Shows on stderr what is being measured, if that is a terminal.
 class Progress {
  public:
   Progress(std::size_t total, bool quiet) : total_(total), quiet_(quiet) {}

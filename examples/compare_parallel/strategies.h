@@ -25,7 +25,7 @@ class Strategy {
   virtual void reset_counts() {}
   /// Waits until all ranks are here; nothing where there is just one.
   virtual void meet() {}
-  /// Those that this process, or rank, uses.
+  /// The devices that this process, or rank, uses.
   const std::vector<ferrite::Device>& devices() const { return devices_; }
 
  protected:

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kPairsThreads)
   if (threadIdx.x == 0) totals[blockIdx.x] = carry;
 }
 
-/// Those lanes of `active` that have the same digit as the calling lane.
+/// The lanes of `active` that have the same digit as the calling lane.
 __device__ __forceinline__ unsigned same_digit(int digit, unsigned active) {
   unsigned same = active;
 #pragma unroll

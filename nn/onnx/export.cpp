@@ -125,7 +125,7 @@ class Writer {
         names_(recording.variables.size()) {}
 
   void write(const SaveOptions& options, const std::vector<int>& batch_dims) {
-    // Names of parameters, inputs and outputs are taken first: nobody else gets them.
+    // Names of parameters, inputs and outputs are reserved first, so that nothing else gets them.
     mark_needed();
     reserve_parameters();
     const std::vector<std::string> input_names = names_for(options.input_names,

@@ -281,7 +281,7 @@ int SeveralNodes::failures() {
 }
 
 /// Chooses among failures that occurred together: a rank that was ended by a signal is preferred to
-/// one that exited by itself, possibly because of the other's loss.
+/// one that exited, possibly because of the other's loss.
 Verdict SeveralNodes::settle(int first) {
   const double age = lived();
   RankReport chosen = report_of(store_->get(key(node_key("failure", first)), 1s));

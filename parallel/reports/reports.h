@@ -60,7 +60,7 @@ struct DataParallelReport {
   /// The time of forward on the slowest replica; and on each device, 0 if it had nothing to do.
   double forward_ms = 0;
   std::vector<double> device_forward_ms;
-  /// From then until all outputs were there.
+  /// From the end of forward until all outputs were gathered.
   double gather_ms = 0;
   /// Time during which gradients of parameters were summed, including waits for other devices; and
   /// the part after backward produced the last of them. Averages over the steps that summed

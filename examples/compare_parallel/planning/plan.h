@@ -61,7 +61,7 @@ struct Plan {
   /// The greatest number of devices planned that still pays (PlanOptions::worthwhile), going up
   /// from the smallest; nothing where there is no such strategy.
   std::optional<int> pays_until(Strategy strategy) const;
-  /// That with the highest net throughput.
+  /// The number of devices with the highest net throughput.
   std::optional<int> best(Strategy strategy) const;
   double worthwhile = 0.5;
 

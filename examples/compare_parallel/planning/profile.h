@@ -1,5 +1,6 @@
 // What the planner knows of a model: how long its parts take on one device, and how many bytes they
-// have. Measured (examples/compare_parallel writes it), or written by hand from somebody's figures.
+// have. A profile is measured (examples/compare_parallel writes it), or written by hand from
+// published figures.
 #pragma once
 
 #include <cstdint>

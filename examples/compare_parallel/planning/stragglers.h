@@ -1,5 +1,5 @@
-// Devices that are slower than others for a step. A step that everybody waits for takes what the
-// slowest takes: the expectation of the maximum of n draws, which grows with n.
+// Devices that are slower than others for a step. All devices wait for the slowest one, so a step's
+// expected time is that of the maximum of n draws, which grows with n.
 #pragma once
 
 #include <cstdint>

@@ -102,10 +102,10 @@ inline std::pair<std::int64_t, std::int64_t> taps_inside(const Axis& a, std::int
   return {std::min(first, a.taps), std::clamp(last, std::min(first, a.taps), a.taps)};
 }
 
-/// Whether the inner kernel is to read `window` where it lies. A copy brings it near in the order
-/// of memory, which the machine foresees, where the kernel would wait for a pixel here and one
-/// there: it is spared where it would bring what nobody reads (`sparse`), or where pixels are so
-/// small that they follow one another closely.
+/// Whether the inner kernel reads `window` where it lies, without a copy. A copy reads memory in
+/// order, which the processor prefetches, while the kernel would wait for scattered pixels. The
+/// copy does not pay where it would move pixels that are never read (`sparse`), or where pixels are
+/// so small that they lie close together.
 template <class T>
 bool reads_in_place(const Images<T>& images, const Window& window, bool sparse) {
   constexpr std::int64_t kSmallPixel = 128;  // bytes

@@ -44,7 +44,8 @@ void run_product(const ConvCall& c) {
     options.row_sums = c.bias;
     return cpu::matmul(weight, transposed(matrix(c.out)), matrix(c.input), options);
   }
-  // A batch, each image cut by itself: the bits of one do not depend on how many there are.
+  // Each image of a batch is cut separately, so the bits of one do not depend on the number of
+  // images.
   const bool forward = c.pass == ConvPass::forward;
   const View &to = forward ? c.out : c.input, &from = forward ? c.input : c.out;
   const View one = forward ? transposed(weight) : weight;

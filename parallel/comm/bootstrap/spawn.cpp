@@ -87,7 +87,7 @@ void send(const Spawned& place, std::string_view text) {
   std::cout.flush();
   std::fflush(nullptr);
   send(place, failure);
-  // The objects of main() are in use by nobody any more, and are not destroyed.
+  // The objects of main() are no longer in use, and are not destroyed.
   _exit(failure.empty() ? 0 : 1);
 }
 
@@ -224,7 +224,7 @@ class Processes {
     for (int i = 0; i < nprocs; ++i)
       processes_.push_back(start(common, words, o.node_rank * nprocs + i, i, call));
   }
-  /// The failure that is to be told; null if there was none.
+  /// The failure to report; null if there was none.
   const Process* wait() {
     std::optional<SpawnClock::time_point> deadline;  // of those that are left, once one has failed
     bool asked = false;
@@ -246,7 +246,7 @@ class Processes {
     for (const Process& p : processes_)
       if (!p.status) kill(p.pid, signal);
   }
-  /// One that failed by itself, if there is one.
+  /// A process that failed, preferably on its own rather than because of another one.
   const Process* failure() const {
     if (told_) return told_;
     const Process* found = nullptr;

@@ -279,7 +279,7 @@ std::string TcpStore::get(const std::string& key, milliseconds timeout) {
                          message.text(key).number(static_cast<std::uint64_t>(timeout.count()));
                        });
   FERRITE_CHECK(reply.answer == Answer::done, DistributedError, "store.get",
-                "get of \"{}\": nobody has set it at {} within {:.1f} s", key, address_.text(),
+                "get of \"{}\": it was not set at {} within {:.1f} s", key, address_.text(),
                 seconds(timeout));
   return std::move(reply.value);
 }

@@ -27,7 +27,7 @@ using local::Engine;
 using local::Hub;
 using local::Place;
 
-/// Every rank reduces tensors up to this size by itself, which saves one synchronization.
+/// Every rank reduces tensors up to this size alone, which saves one synchronization.
 constexpr std::size_t kSmallBytes = 8192;
 
 class LocalGroup final : public HostGroup {
