@@ -80,33 +80,39 @@ template <class C, class S>
 using CollatedBy = std::remove_cvref_t<std::invoke_result_t<const C&, std::vector<S>>>;
 
 /// Stands for the data set's own batches.
-struct DefaultCollate {};
+struct DefaultCollate {
+  template <class S>
+  BatchOf<S> operator()(const std::vector<S>& samples) const {
+    return default_collate(samples);
+  }
+};
 
 template <class S, class Collate>
 BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate collate) {
   const auto& set = *dataset;
-  return IndexedBatches{
-      std::move(dataset),
-      [&set, collate = std::move(collate)](std::span<const std::int64_t> indices,
-                                           const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
-        if constexpr (std::same_as<Collate, DefaultCollate>) {
+  using Indices = std::span<const std::int64_t>;
+  if constexpr (std::same_as<Collate, DefaultCollate>)
+    return IndexedBatches{
+        std::move(dataset),
+        [&set](Indices indices, const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
           return std::make_unique<TypedBatch<BatchOf<S>>>(set.get_batch(indices, epoch));
-        } else {
+        }};
+  else
+    return IndexedBatches{
+        std::move(dataset),
+        [&set, collate = std::move(collate)](Indices indices,
+                                             const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
           std::vector<S> samples;
           samples.reserve(indices.size());
           for (const std::int64_t i : indices) samples.push_back(set.get_in(i, epoch));
           return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
-        }
-      }};
+        }};
 }
 
 template <class S, class Collate>
 BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset, Collate collate) {
   const auto make = [collate = std::move(collate)](std::vector<S> samples) {
-    if constexpr (std::same_as<Collate, DefaultCollate>)
-      return std::make_unique<TypedBatch<BatchOf<S>>>(default_collate(samples));
-    else
-      return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
+    return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
   };
   const std::int64_t shards = dataset->shards();
   return StreamedBatches{

@@ -236,6 +236,7 @@ TEST_CASE("the lines of the MNIST program") {
     correct += pred.eq(targets).sum().item<std::int64_t>();
   }
   CHECK(correct >= 0);
+  CHECK(test_loss >= 0);
   const Tensor x = randn({2, 3}), y = randn({2, 3});
   CHECK(nn::MSELoss({.reduction = Reduction::Sum})(x, y).item<float>() ==
         mse_loss(x, y, Reduction::Sum).item<float>());

@@ -58,6 +58,7 @@ TEST_CASE("queued work still runs when the process ends") {
     kept = empty({1000}, {.device = device});
     kept.storage()->record_stream(other);
     stream.enqueue([stream, other] {
+      static_cast<void>(stream);  // only held
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       // The first loop and the first draw of the process: their globals are created only now.
       std::atomic<int> sum{0};

@@ -40,7 +40,8 @@ TEST_CASE("intrusive pointers count their object's owners") {
     CHECK(b == d);
     d = nullptr;
     CHECK(a->use_count() == 2);
-    b = b;  // to itself
+    const auto& same = b;
+    b = same;  // to itself
     CHECK(a->use_count() == 2);
     a.reset();
     CHECK(alive == 1);

@@ -64,7 +64,8 @@ TEST_CASE("replicas: values, devices, modes, hooks, sharing") {
   CHECK(comm->devices().size() == 3);
   for (std::size_t r = 1; r < 3; ++r) {
     auto& replica = replicas.get<AllKinds>(r);
-    CHECK(typeid(replicas[r]) == typeid(AllKinds));
+    const nn::Module& module_of_rank = replicas[r];
+    CHECK(typeid(module_of_rank) == typeid(AllKinds));
     CHECK(replica.is_training());
     CHECK_FALSE(replica.norm.is_training());
     CHECK(replica.tied.weight.is_same(replica.mid.weight));
