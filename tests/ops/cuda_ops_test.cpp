@@ -142,7 +142,7 @@ TEST_CASE("no op waits for its CUDA device, but for those that say so") {
       synchronize(device);
     });
     if (!ready.empty()) continue;  // another test tells
-    Gate gate(current_stream(device));
+    TimedGate gate(current_stream(device));
     run_op(op, leaves, device, weights);
     CHECK(gate.open());
     CHECK(!gate.error());

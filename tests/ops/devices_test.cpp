@@ -61,7 +61,7 @@ TEST_CASE("no op waits for its device, but for those that say so") {
     for (const Tensor& out : run_op(op, make_leaves(op, kFloat32, {}), {}).outputs)
       weights.push_back(make_weight(out, kWorker));
     synchronize(kWorker);
-    Gate gate(current_stream(kWorker));
+    TimedGate gate(current_stream(kWorker));
     run_op(op, leaves, kWorker, weights);
     CHECK(gate.open());
     CHECK(!gate.error());
@@ -76,7 +76,7 @@ TEST_CASE("temporaries may go while the work that uses them is queued") {
     const Tensor y = make_input({.shape = {16}, .fill = Fill::index, .limit = 8}, kFloat32, device);
     synchronize(device);
     w.set_requires_grad();
-    std::optional<Gate> gate;
+    std::optional<TimedGate> gate;
     if (!device.is_host()) gate.emplace(current_stream(device));
     for (int step = 0; step < 100; ++step) {
       w.set_grad({});
@@ -93,7 +93,7 @@ TEST_CASE("temporaries may go while the work that uses them is queued") {
 TEST_CASE("a number from the host goes along with queued work as it was") {
   const Tensor x = ones({3}, {.device = kWorker}), scale = tensor(2.0);
   synchronize(kWorker);
-  Gate gate(current_stream(kWorker));
+  TimedGate gate(current_stream(kWorker));
   const Tensor y = x * scale;
   scale.fill_(7);
   CHECK(gate.open());

@@ -86,14 +86,14 @@ std::string compare(const OpRun& actual, const OpRun& expected, double factor, d
   return text;
 }
 
-Gate::Gate(const Stream& stream) : stream_(stream) {
+TimedGate::TimedGate(const Stream& stream) : stream_(stream) {
   stream.enqueue([this] {
     std::unique_lock lock(mutex_);
     timed_out_ = !changed_.wait_for(lock, std::chrono::seconds(20), [this] { return open_; });
   });
 }
 
-bool Gate::open() {
+bool TimedGate::open() {
   {
     std::lock_guard lock(mutex_);
     open_ = true;

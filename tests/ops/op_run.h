@@ -65,10 +65,10 @@ std::string compare(const OpRun& actual, const OpRun& expected, double factor = 
                     double largest = 0);
 
 /// Work at the head of a stream that holds up the rest until open(), or for a few seconds at most.
-class Gate {
+class TimedGate {
  public:
-  explicit Gate(const Stream& stream);
-  ~Gate() { open(); }
+  explicit TimedGate(const Stream& stream);
+  ~TimedGate() { open(); }
   /// Whether nobody had to wait for the stream until now.
   bool open();
   std::exception_ptr error() const { return error_; }
