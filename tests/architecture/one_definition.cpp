@@ -1,5 +1,7 @@
 #include "ferrite/tests/architecture/one_definition.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <regex>
 
@@ -7,12 +9,16 @@ namespace ferrite::test {
 
 namespace {
 
-// The folder whose sources are linked into one program; "" for the library.
+// What the programs of several folders include: these count into every program.
+constexpr std::string_view kShared[] = {"tests/support", "tests/kit", "examples/common"};
+
+// The folder whose sources are linked into one program; "" for the library and what is shared.
 std::string program_of(const std::string& path) {
   const auto first = path.find('/');
   const std::string head = path.substr(0, first);
   if (head != "tests" && head != "examples" && head != "benchmarks") return "";
-  return path.substr(0, path.find('/', first + 1));
+  const std::string folder = path.substr(0, path.find('/', first + 1));
+  return std::ranges::find(kShared, folder) == std::end(kShared) ? folder : "";
 }
 
 // The text without preprocessor lines and literals, which may contain unbalanced braces.
@@ -63,17 +69,17 @@ std::vector<std::string> defined_types(std::string_view text) {
 std::vector<std::string> doubled_definitions(std::span<const SourceFile> files) {
   std::map<std::string, std::map<std::string, std::string>> first;  // program, type: file
   std::vector<std::string> doubled;
-  const auto look = [&](bool library) {
+  const auto look = [&](bool everywhere) {
     for (const auto& [path, text] : files) {
       const std::string program = program_of(path);
-      if (program.empty() != library || path.starts_with("tests/install/")) continue;
+      if (program.empty() != everywhere || path.starts_with("tests/install/")) continue;
       for (const std::string& type : defined_types(text)) {
         const auto [it, added] = first[program].emplace(type, path);
         if (!added && it->second != path)
           doubled.push_back(type + ": defined in " + it->second + " and in " + path);
-        if (library) continue;
-        if (const auto of_library = first[""].find(type); of_library != first[""].end())
-          doubled.push_back(type + ": defined in " + of_library->second + " and in " + path);
+        if (everywhere) continue;
+        if (const auto other = first[""].find(type); other != first[""].end())
+          doubled.push_back(type + ": defined in " + other->second + " and in " + path);
       }
     }
   };

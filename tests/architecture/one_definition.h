@@ -14,8 +14,9 @@ namespace ferrite::test {
 // namespaces, which may occur more than once.
 std::vector<std::string> defined_types(std::string_view text);
 
-// The types that two sources of one program define: "X: defined in a.h and in b.h". The library is
-// one program; each folder of tests/, examples/ and benchmarks/ is one together with the library.
+// The types that two sources of one program define: "X: defined in a.h and in b.h". Each folder of
+// tests/, examples/ and benchmarks/ is one program, together with the library and the folders that
+// all of them share: tests/support, tests/kit and examples/common.
 std::vector<std::string> doubled_definitions(std::span<const SourceFile> files);
 
 }  // namespace ferrite::test

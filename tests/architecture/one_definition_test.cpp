@@ -41,6 +41,15 @@ TEST_CASE("a doubled definition names the type and both files") {
   CHECK(found("nn/a.h", "tests/nn/b.h") ==
         Names{"ferrite::Gate: defined in nn/a.h and in tests/nn/b.h"});
   CHECK(found("tests/nn/a.h", "tests/nn/b_test.cpp").size() == 1);
+  for (const std::string shared : {"tests/support", "tests/kit", "examples/common"}) {
+    CAPTURE(shared);
+    CHECK(found(shared + "/a.h", "tests/ops/b.h") ==
+          Names{"ferrite::Gate: defined in " + shared + "/a.h and in tests/ops/b.h"});
+    CHECK(found("tests/ops/a.h", shared + "/b.h").size() == 1);
+    CHECK(found("examples/ddp/a.h", shared + "/b.h").size() == 1);
+    CHECK(found("core/a.h", shared + "/b.h").size() == 1);
+    CHECK(found(shared + "/a.h", "tests/support/b.h").size() == 1);
+  }
   CHECK(found("tests/nn/a.h", "tests/ops/b.h").empty());
   CHECK(found("examples/lenet/a.h", "examples/ddp/a.h").empty());
 }
