@@ -7,9 +7,8 @@
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# ferrite_public_headers(<variable> <header>...): these headers, and the Ferrite headers they
-# include.
-function(ferrite_public_headers variable)
+# ferrite_with_included(<variable> <header>...): these headers, and the Ferrite headers they include.
+function(ferrite_with_included variable)
   set(found)
   set(pending ${ARGN})
   while(pending)
@@ -41,15 +40,11 @@ endfunction()
 set(ferrite_include ${CMAKE_INSTALL_INCLUDEDIR}/ferrite)
 set(ferrite_package ${CMAKE_INSTALL_LIBDIR}/cmake/ferrite)
 
-# The headers for users: ferrite.h includes everything; the rest is for custom ops, kernels
-# (docs/kernels.md), process groups (docs/process_groups.md) and other libraries (docs/tensors.md).
-file(GLOB kernels RELATIVE ${PROJECT_SOURCE_DIR} kernels/*.h)
-ferrite_public_headers(headers ferrite.h version.h autograd/record.h ${kernels} parallel/comm/host_group.h
-  core/dlpack.h core/eigen.h core/opencv.h
-  kernels/cuda/block.cuh kernels/cuda/divisor.cuh kernels/cuda/elementwise.cuh kernels/cuda/launch.cuh
-  kernels/cuda/pack.cuh kernels/cuda/strided.cuh kernels/cuda/workspace.h core/cuda/report.cuh)
+set(public_headers ${PROJECT_SOURCE_DIR}/cmake/public_headers.txt)
+file(STRINGS ${public_headers} headers REGEX "^[a-z].*[.](h|cuh)$")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${public_headers})
 ferrite_install_headers(${headers})
-ferrite_public_headers(kit_headers tests/kit/kernel_case.h tests/kit/doctest_context.h)
+ferrite_with_included(kit_headers tests/kit/kernel_case.h tests/kit/doctest_context.h)
 list(REMOVE_ITEM kit_headers ${headers})
 ferrite_install_headers(COMPONENT kernel_test ${kit_headers})
 

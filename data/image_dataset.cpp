@@ -6,7 +6,9 @@
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/views.h"
+#include "ferrite/data/collation.h"
 #include "ferrite/data/host.h"
+#include "ferrite/data/prepared_transform.h"
 
 namespace ferrite::data {
 
@@ -105,7 +107,7 @@ const Tensor& ImageDataset::images() const {
 }
 
 void ImageDataset::set_transform(const Transform& transform) {
-  transform_ = PreparedTransform(transform, images_.size(1));
+  transform_ = std::make_shared<PreparedTransform>(transform, images_.size(1));
 }
 
 Tensor ImageDataset::image(std::int64_t index) const {
@@ -115,15 +117,15 @@ Tensor ImageDataset::image(std::int64_t index) const {
 Sample ImageDataset::get_random(std::int64_t index, Generator& random) const {
   check_index(index, size(), "image_dataset");
   draw(index);
-  return {transform_(image(index), random),
+  return {(*transform_)(image(index), random),
           geometry::apply(labels_, geometry::select(labels_, 0, index))};
 }
 
 Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch& epoch) const {
   Tensor labels = gather_rows(labels_, indices);  // checks the indices
   for (const std::int64_t i : indices) draw(i);
-  if (transform_.is_identity()) return {gather_rows(images_, indices), labels};
-  if (transform_.is_table()) {
+  if (transform_->is_identity()) return {gather_rows(images_, indices), labels};
+  if (transform_->is_table()) {
     const std::int64_t channels = images_.size(1), area = images_.size(2) * images_.size(3);
     Shape shape = images_.shape();
     shape[0] = static_cast<std::int64_t>(indices.size());
@@ -134,14 +136,14 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
     };
     for (std::size_t n = 0; n < indices.size(); ++n, to += channels * area) {
       if (n + 1 < indices.size()) prefetch(at(indices[n + 1]), channels * area);
-      transform_.look_up(at(indices[n]), area, to);
+      transform_->look_up(at(indices[n]), area, to);
     }
     return {out, labels};
   }
   Collation images(static_cast<std::int64_t>(indices.size()));
   for (const std::int64_t i : indices) {
     Generator random = epoch.generator(i);
-    transform_.add_to(images, image(i), random);
+    transform_->add_to(images, image(i), random);
   }
   return {images.take(), labels};
 }

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "ferrite/data/dataset.h"
-#include "ferrite/data/prepared_transform.h"
 #include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
+
+class PreparedTransform;
 
 /// Base of MNIST, CIFAR10 and the like; can also be used directly. Copies share the images.
 ///
@@ -56,7 +57,7 @@ class ImageDataset : public RandomDataset {
 
   Tensor images_, labels_;
   std::vector<std::string> classes_;
-  PreparedTransform transform_;
+  std::shared_ptr<const PreparedTransform> transform_;
   std::shared_ptr<Drawing> drawing_;  // null if all images exist from the start
 };
 

@@ -6,7 +6,9 @@
 #include <mutex>
 #include <system_error>
 
+#include "ferrite/data/collation.h"
 #include "ferrite/data/image_io.h"
+#include "ferrite/data/prepared_transform.h"
 
 namespace ferrite::data {
 
@@ -125,7 +127,7 @@ ImageFolder::ImageFolder(const fs::path& root, const ImageFolderOptions& options
 }
 
 void ImageFolder::set_transform(const Transform& transform) {
-  transform_ = PreparedTransform(transform, mode_ == ImageMode::gray ? 1 : 3);
+  transform_ = std::make_shared<PreparedTransform>(transform, mode_ == ImageMode::gray ? 1 : 3);
 }
 
 Tensor ImageFolder::image(std::int64_t index) const {
@@ -139,7 +141,7 @@ Tensor ImageFolder::image(std::int64_t index) const {
 }
 
 Sample ImageFolder::get_random(std::int64_t index, Generator& random) const {
-  return {transform_(image(index), random),
+  return {(*transform_)(image(index), random),
           label_tensor({&(*samples_)[static_cast<std::size_t>(index)].label, 1}, Shape())};
 }
 
@@ -157,7 +159,7 @@ Batch ImageFolder::get_batch(std::span<const std::int64_t> indices, const Epoch&
   });
   for (const std::int64_t i : indices) {
     Generator random = epoch.generator(i);
-    transform_.add_to(images, image(i), random);
+    transform_->add_to(images, image(i), random);
     labels.push_back(file(i).label);
   }
   const auto n = static_cast<std::int64_t>(labels.size());

@@ -16,10 +16,11 @@
 
 #include "ferrite/data/dataset.h"
 #include "ferrite/data/image_mode.h"
-#include "ferrite/data/prepared_transform.h"
 #include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
+
+class PreparedTransform;
 
 struct ImageFolderOptions {
   /// The format to decode to: rgb or gray.
@@ -78,7 +79,7 @@ class ImageFolder : public RandomDataset {
   std::map<std::string, std::int64_t> class_to_idx_;
   std::shared_ptr<const std::vector<File>> samples_;
   std::shared_ptr<Cache> cache_;  // null: no cache
-  PreparedTransform transform_;
+  std::shared_ptr<const PreparedTransform> transform_;
 };
 
 }  // namespace ferrite::data

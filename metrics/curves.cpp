@@ -12,6 +12,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/terminal.h"
 #include "ferrite/data/file.h"
+#include "ferrite/metrics/ticks.h"
 
 namespace ferrite::metrics {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ferrite/metrics/logger.h"
+#include "ferrite/metrics/scale.h"
 #include "ferrite/metrics/svg.h"
-#include "ferrite/metrics/ticks.h"
 
 namespace ferrite::metrics {
 

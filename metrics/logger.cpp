@@ -12,6 +12,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/data/file.h"
+#include "ferrite/metrics/append_file.h"
 #include "ferrite/metrics/text.h"
 
 namespace ferrite::metrics {
@@ -172,9 +173,11 @@ Logger::Logger(std::filesystem::path path, const LoggerOptions& options, std::st
                 options.flush_rows, options.flush_seconds);
 }
 
+Logger::~Logger() = default;
+
 void Logger::open(const std::optional<std::string>& kept, Existing existing) {
   if (kept) replace_file(path_, *kept, op_);
-  file_.emplace(path_, op_, existing);
+  file_ = std::make_unique<AppendFile>(path_, op_, existing);
 }
 
 void Logger::log(std::int64_t step, const LogRow& row) {

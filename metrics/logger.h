@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,10 +18,12 @@
 #include <variant>
 #include <vector>
 
-#include "ferrite/metrics/append_file.h"
 #include "ferrite/metrics/timer.h"
 
 namespace ferrite::metrics {
+
+class AppendFile;
+enum class Existing : std::uint8_t;
 
 /// An integer, a number, a boolean, or text. NaN and infinities are "nan", "inf" and "-inf" in CSV
 /// files, which NumPy and pandas read; in JSON, which has no such numbers, they are the strings
@@ -60,7 +63,7 @@ struct LoggerOptions {
 /// The common base of the loggers. Thread-safe.
 class Logger {
  public:
-  virtual ~Logger() = default;
+  virtual ~Logger();
 
   /// ValueError if a name is empty, occurs twice or is "step"; IoError.
   void log(std::int64_t step, const LogRow& row);
@@ -87,7 +90,7 @@ class Logger {
 
  private:
   std::mutex mutex_;
-  std::optional<AppendFile> file_;
+  std::unique_ptr<AppendFile> file_;
   std::string waiting_;
   std::int64_t waiting_rows_ = 0;
   Timer since_write_;

@@ -14,6 +14,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/data/png.h"
+#include "ferrite/metrics/event_file.h"
 #include "ferrite/ops/copy.h"
 
 namespace ferrite::metrics {
@@ -188,6 +189,8 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir,
                                       options.flush_secs);
   start(*file_, options.purge_step);
 }
+
+SummaryWriter::~SummaryWriter() = default;
 
 void SummaryWriter::add(const ProtoMessage& value, std::int64_t step, Walltime walltime) {
   file_->add(summary_event(value, step, walltime));

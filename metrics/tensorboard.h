@@ -16,10 +16,12 @@
 #include <string_view>
 
 #include "ferrite/core/tensor.h"
-#include "ferrite/metrics/event_file.h"
 #include "ferrite/metrics/logger.h"
 
 namespace ferrite::metrics {
+
+class EventFile;
+class ProtoMessage;
 
 struct SummaryWriterOptions {
   std::string comment = "";  ///< suffix of the default folder name
@@ -42,6 +44,7 @@ class SummaryWriter {
   /// An empty `log_dir` is runs/<date>_<time>_<host><comment>. ValueError for options out of range.
   explicit SummaryWriter(const std::filesystem::path& log_dir = {},
                          const SummaryWriterOptions& options = {});
+  ~SummaryWriter();
   SummaryWriter(const SummaryWriter&) = delete;
   SummaryWriter& operator=(const SummaryWriter&) = delete;
 

@@ -1,14 +1,12 @@
 // Axes: positions and labels of ticks.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-namespace ferrite::metrics {
+#include "ferrite/metrics/scale.h"
 
-/// log: decades take equal space; only for values above 0.
-enum class Scale : std::uint8_t { linear, log };
+namespace ferrite::metrics {
 
 struct Tick {
   double value;

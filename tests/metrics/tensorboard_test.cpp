@@ -17,6 +17,7 @@
 
 #include "ferrite/core/generator.h"
 #include "ferrite/data/png.h"
+#include "ferrite/metrics/event_file.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"

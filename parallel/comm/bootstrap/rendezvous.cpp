@@ -251,6 +251,8 @@ Rendezvous::Rendezvous(const bootstrap::Place& place, std::unique_ptr<Served> se
 
 Rendezvous::~Rendezvous() { leave(std::chrono::seconds(2)); }
 
+std::shared_ptr<bootstrap::Monitor> Rendezvous::monitor() const { return monitor_; }
+
 void Rendezvous::leave(Milliseconds linger) {
   const std::unique_ptr<Served> served = std::move(served_);
   if (!served) return;

@@ -17,11 +17,15 @@
 #include <string>
 
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
+#include "ferrite/parallel/comm/bootstrap/monitor.h"
 #include "ferrite/parallel/comm/bootstrap/store.h"
-#include "ferrite/parallel/comm/bootstrap/tcp_monitor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
+
+namespace bootstrap {
+class TcpMonitor;
+}
 
 /// A process's membership in a complete job. Keep it as long as the process takes part.
 class Rendezvous {
@@ -34,7 +38,7 @@ class Rendezvous {
   const bootstrap::Place& place() const { return place_; }
   /// A store with the keys of this start of the job.
   const std::shared_ptr<Store>& store() const { return store_; }
-  const std::shared_ptr<bootstrap::TcpMonitor>& monitor() const { return monitor_; }
+  std::shared_ptr<bootstrap::Monitor> monitor() const;
   /// Says goodbye to the other ranks. The rank that serves the store waits until all have left, for
   /// at most `linger`: without a store they can only finish what they had begun. Call it once; the
   /// store and the monitor are unusable afterwards.
