@@ -133,7 +133,8 @@ class GlooGroup final : public HostGroup {
                   {.staging = comm::Staging::host,
                    .waiters = connections.use_ring ? comm::Waiters::help : comm::Waiters::wait}),
         links_(std::move(connections.collectives)),
-        gloo_(links_ ? std::make_shared<GlooMesh>(*links_, context.rank, context.size) : nullptr),
+        gloo_(links_ ? std::make_shared<gloo::GlooMesh>(*links_, context.rank, context.size)
+                     : nullptr),
         use_ring_(connections.use_ring) {
     start_watching();
   }
@@ -159,7 +160,7 @@ class GlooGroup final : public HostGroup {
   double scale(ReduceOp op) const { return op == ReduceOp::avg ? 1.0 / size() : 1; }
 
   const std::unique_ptr<links::LinkMesh> links_;
-  const std::shared_ptr<GlooMesh> gloo_;
+  const std::shared_ptr<gloo::GlooMesh> gloo_;
   const bool use_ring_;
 };
 
@@ -188,7 +189,7 @@ void GlooGroup::run_alone(const comm::HostCall& call) {
 }
 
 void GlooGroup::run_by_gloo(const comm::HostCall& call) {
-  const GlooMesh::Operation operation(*gloo_, call.interrupt);
+  const gloo::GlooMesh::Operation operation(*gloo_, call.interrupt);
   switch (call.call.kind) {
     case comm::Collective::all_reduce:
       return all_reduce(call);
@@ -237,39 +238,39 @@ void GlooGroup::reduce_by(const comm::HostCall& call, bool is_root, F&& run) {
 
 void GlooGroup::all_reduce(const comm::HostCall& call) {
   reduce_by(call, true, [&](void* values, std::int64_t n, DType dtype) {
-    gloo::AllreduceOptions options(gloo_);
+    ::gloo::AllreduceOptions options(gloo_);
     options.setReduceFunction(reduction(call.call.op, dtype));
     with_size(itemsize(dtype), [&](auto element) {
       options.setOutput(static_cast<decltype(element)*>(values), static_cast<std::size_t>(n));
     });
-    gloo::allreduce(options);
+    ::gloo::allreduce(options);
   });
 }
 
 void GlooGroup::reduce(const comm::HostCall& call) {
   reduce_by(call, rank() == call.call.peer, [&](void* values, std::int64_t n, DType dtype) {
-    gloo::ReduceOptions options(gloo_);
+    ::gloo::ReduceOptions options(gloo_);
     options.setReduceFunction(reduction(call.call.op, dtype));
     options.setRoot(call.call.peer);
     with_size(itemsize(dtype), [&](auto element) {
       options.setOutput(static_cast<decltype(element)*>(values), static_cast<std::size_t>(n));
     });
-    gloo::reduce(options);
+    ::gloo::reduce(options);
   });
 }
 
 void GlooGroup::broadcast(const comm::HostCall& call) {
-  gloo::BroadcastOptions options(gloo_);
+  ::gloo::BroadcastOptions options(gloo_);
   options.setRoot(call.call.peer);
   options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
-  gloo::broadcast(options);
+  ::gloo::broadcast(options);
 }
 
 void GlooGroup::all_gather(const comm::HostCall& call) {
-  gloo::AllgatherOptions options(gloo_);
+  ::gloo::AllgatherOptions options(gloo_);
   options.setInput(static_cast<std::uint8_t*>(const_cast<void*>(call.in)), call.call.in.nbytes());
   options.setOutput(static_cast<std::uint8_t*>(call.out), call.call.out.nbytes());
-  gloo::allgather(options);
+  ::gloo::allgather(options);
 }
 
 /// Gloo only has an outdated implementation. Each rank receives all ranks' values of its part,
@@ -282,11 +283,11 @@ void GlooGroup::reduce_scatter(const comm::HostCall& call) {
   const std::size_t bytes = tensor.nbytes();
   const Tensor parts = empty({n * size()}, {.dtype = dtype, .device = kCPU});
   auto* const received = static_cast<std::uint8_t*>(parts.data_ptr());
-  gloo::AlltoallOptions options(gloo_);
+  ::gloo::AlltoallOptions options(gloo_);
   const std::size_t all = bytes * static_cast<std::size_t>(size());
   options.setInput(static_cast<std::uint8_t*>(const_cast<void*>(call.in)), all);
   options.setOutput(received, all);
-  gloo::alltoall(options);
+  ::gloo::alltoall(options);
 
   const DType partial = is_wide(dtype, op) ? kFloat32 : dtype;
   const Tensor sums = partial == dtype ? tensor : empty({n}, {.dtype = partial, .device = kCPU});
@@ -307,8 +308,8 @@ void GlooGroup::reduce_scatter(const comm::HostCall& call) {
 }
 
 void GlooGroup::barrier(const comm::HostCall&) {
-  gloo::BarrierOptions options(gloo_);
-  gloo::barrier(options);
+  ::gloo::BarrierOptions options(gloo_);
+  ::gloo::barrier(options);
 }
 
 }  // namespace

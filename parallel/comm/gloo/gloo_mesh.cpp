@@ -21,7 +21,7 @@
 
 #include "ferrite/core/error.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::gloo {
 
 namespace {
 
@@ -35,22 +35,22 @@ struct MessageHeader {
 }
 
 /// Algorithms check that a pair exists for each rank they need, and then use buffers.
-class LinkPair final : public gloo::transport::Pair {
+class LinkPair final : public ::gloo::transport::Pair {
  public:
-  const gloo::transport::Address& address() const override { fail_unsupported("an address"); }
+  const ::gloo::transport::Address& address() const override { fail_unsupported("an address"); }
   void connect(const std::vector<char>&) override { fail_unsupported("connect"); }
   void close() override { fail_unsupported("close"); }
   void setSync(bool, bool) override { fail_unsupported("setSync"); }
-  std::unique_ptr<gloo::transport::Buffer> createSendBuffer(int, void*, size_t) override {
+  std::unique_ptr<::gloo::transport::Buffer> createSendBuffer(int, void*, size_t) override {
     fail_unsupported("a bound buffer");
   }
-  std::unique_ptr<gloo::transport::Buffer> createRecvBuffer(int, void*, size_t) override {
+  std::unique_ptr<::gloo::transport::Buffer> createRecvBuffer(int, void*, size_t) override {
     fail_unsupported("a bound buffer");
   }
-  void send(gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
+  void send(::gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
     fail_unsupported("Pair::send");
   }
-  void recv(gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
+  void recv(::gloo::transport::UnboundBuffer*, uint64_t, size_t, size_t) override {
     fail_unsupported("Pair::recv");
   }
 };
@@ -62,7 +62,7 @@ constexpr std::size_t kSmallMessage = std::size_t{4} << 10;
 }  // namespace
 
 /// Memory that Gloo sends from or receives into.
-class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
+class GlooMesh::Buffer final : public ::gloo::transport::UnboundBuffer {
  public:
   Buffer(std::shared_ptr<Transport> transport, void* data, std::size_t bytes)
       : UnboundBuffer(data, bytes), transport_(std::move(transport)) {}
@@ -96,7 +96,7 @@ class GlooMesh::Buffer final : public gloo::transport::UnboundBuffer {
   const std::shared_ptr<Transport> transport_;
 };
 
-class GlooMesh::Transport final : public gloo::transport::Context,
+class GlooMesh::Transport final : public ::gloo::transport::Context,
                                   public std::enable_shared_from_this<Transport> {
  public:
   Transport(links::LinkMesh& links, int rank, int size)
@@ -106,9 +106,9 @@ class GlooMesh::Transport final : public gloo::transport::Context,
       if (peer != rank) pairs_[static_cast<std::size_t>(peer)] = std::make_unique<LinkPair>();
   }
 
-  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return getPair(peer); }
-  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
-                                                                      size_t bytes) override {
+  std::unique_ptr<::gloo::transport::Pair>& createPair(int peer) override { return getPair(peer); }
+  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
+                                                                        size_t bytes) override {
     return std::make_unique<Buffer>(shared_from_this(), data, bytes);
   }
 
@@ -324,7 +324,7 @@ void GlooMesh::Buffer::recv(std::vector<int> from, uint64_t slot, size_t offset,
 // ---- The context
 
 GlooMesh::GlooMesh(links::LinkMesh& links, int rank, int size)
-    : gloo::Context(rank, size), transport_(std::make_shared<Transport>(links, rank, size)) {
+    : ::gloo::Context(rank, size), transport_(std::make_shared<Transport>(links, rank, size)) {
   transportContext_ = transport_;
 }
 GlooMesh::~GlooMesh() = default;
@@ -334,4 +334,4 @@ GlooMesh::Operation::Operation(GlooMesh& mesh, const links::Interrupt& interrupt
 }
 GlooMesh::Operation::~Operation() { mesh_.transport_->interrupt = nullptr; }
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::gloo

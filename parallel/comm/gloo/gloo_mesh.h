@@ -8,12 +8,12 @@
 
 #include "ferrite/parallel/comm/links/link.h"
 
-namespace ferrite::parallel {
+namespace ferrite::parallel::gloo {
 
 /// The context passed to Gloo's functions. Used by one thread at a time, within an Operation; the
 /// thread also does the sending and receiving while it waits. After an operation has failed, all
 /// later ones fail. Supports only algorithms with unbound buffers, which includes all newer ones.
-class GlooMesh final : public gloo::Context {
+class GlooMesh final : public ::gloo::Context {
  public:
   /// `links` must outlive it; other code may use them between operations.
   GlooMesh(links::LinkMesh& links, int rank, int size);
@@ -37,4 +37,4 @@ class GlooMesh final : public gloo::Context {
   std::shared_ptr<Transport> transport_;
 };
 
-}  // namespace ferrite::parallel
+}  // namespace ferrite::parallel::gloo
