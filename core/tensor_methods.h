@@ -302,7 +302,7 @@ class TensorMethods {
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
 
-  // ---- ops/views.h, ops/rearrange.h, ops/join.h
+  // ---- ops/views.h, ops/rearrange.h, ops/concat.h
   Tensor view_as(const Tensor& other) const;
   Tensor reshape_as(const Tensor& other) const;
   Tensor expand_as(const Tensor& other) const;

@@ -6,9 +6,9 @@
 
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/place.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"

@@ -11,9 +11,9 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/lstm.h"
 #include "ferrite/ops/matmul.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ferrite/autograd/grad_mode.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 
 namespace ferrite::nn::utils {
 

@@ -6,10 +6,10 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/indexing.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/renamed.h"
 

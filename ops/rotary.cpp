@@ -5,8 +5,8 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 

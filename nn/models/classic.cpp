@@ -7,7 +7,7 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/norm.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 
 namespace ferrite::nn {
 

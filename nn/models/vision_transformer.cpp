@@ -8,8 +8,8 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 
 namespace ferrite::nn {
 

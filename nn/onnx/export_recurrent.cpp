@@ -1,7 +1,7 @@
 // LSTM, GRU and RNN: one node a layer, with the gates in ONNX's order.
 #include "ferrite/nn/onnx/builder.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 
 namespace ferrite::onnx {
 

@@ -2,8 +2,8 @@
 #include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/unary.h"
 

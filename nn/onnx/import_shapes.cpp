@@ -8,9 +8,9 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 

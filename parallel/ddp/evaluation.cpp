@@ -5,8 +5,8 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/error.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/parallel/ddp/model_check.h"
 
 namespace ferrite::parallel {

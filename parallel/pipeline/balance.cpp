@@ -10,7 +10,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/allocator.h"
 #include "ferrite/core/generator.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 
 namespace ferrite::parallel {
 

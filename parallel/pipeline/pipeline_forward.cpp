@@ -6,7 +6,7 @@
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
 #include "ferrite/nn/fused.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/parallel/pipeline/partition.h"
 #include "ferrite/parallel/pipeline/pipeline_state.h"
 

@@ -6,8 +6,8 @@
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ferrite/autograd/grad_mode.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {

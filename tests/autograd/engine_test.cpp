@@ -11,7 +11,7 @@
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/allocator.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;

@@ -4,7 +4,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;

@@ -1,7 +1,7 @@
 // Reductions, indexing, joining and views.
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/softmax.h"
 #include "ferrite/ops/views.h"

@@ -4,8 +4,8 @@
 
 #include "ferrite/data/transforms.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/tests/support/close.h"
 

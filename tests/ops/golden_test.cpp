@@ -11,10 +11,10 @@
 
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/conv.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/tests/support/close.h"
 

@@ -1,6 +1,6 @@
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/views.h"

@@ -7,8 +7,8 @@
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/golden.h"

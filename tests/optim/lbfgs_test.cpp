@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/ops/join.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/optim/grad_scaler.h"

@@ -1,4 +1,4 @@
-#include "ferrite/ops/join.h"
+#include "ferrite/ops/concat.h"
 
 #include <doctest/doctest.h>
 
