@@ -1,9 +1,6 @@
 #include "ferrite/tests/ops/op_table.h"
 
 #include <cmath>
-#include <iterator>
-#include <set>
-#include <sstream>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/ops/copy.h"
@@ -65,53 +62,6 @@ std::vector<Tensor> make_inputs(const Op& op, DType dtype, const Device& device,
   return inputs;
 }
 
-namespace {
-
-/// The words of `text`.
-std::set<std::string> names(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
-/// Op::autocast by the op's name (docs/mixed_precision.md).
-std::optional<CastPolicy> policy_of(const std::string& name) {
-  static const std::set<std::string> lower = names(
-      "conv1d conv2d conv2d_relu conv2d_relu_max_pool conv2d_statistics conv3d conv_transpose1d "
-      "conv_transpose2d "
-      "conv_transpose3d linear linear_relu linear_gelu "
-      "matmul mm bmm mv addmm addmm_relu baddbmm addbmm addmv einsum tensordot inner");
-  static const std::set<std::string> float32 = names(
-      "pow exp exp2 expm1 log log2 log10 log1p asin acos sinh cosh cdist cosine_similarity "
-      "normalize cumprod reciprocal rsqrt tan softplus sum prod cumsum norm "
-      "softmax log_softmax layer_norm rms_norm group_norm cross_entropy nll_loss mse_loss l1_loss "
-      "smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div "
-      "poisson_nll_loss gaussian_nll_loss hinge_embedding_loss soft_margin_loss "
-      "margin_ranking_loss cosine_embedding_loss pairwise_distance triplet_margin_loss "
-      "triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
-      "multilabel_soft_margin_loss ctc_loss softmin lp_pool1d lp_pool2d lp_pool3d");
-  static const std::set<std::string> promote = names(
-      "batch_norm batch_norm_relu batch_norm_relu_max_pool batch_norm_add batch_norm_add_relu dot "
-      "cat stack where scatter scatter_add index_add addcmul addcdiv grid_sample");
-  // Made of ops that have policies.
-  static const std::set<std::string> composed = names(
-      "scaled_dot_product_attention instance_norm local_response_norm bilinear alpha_dropout "
-      "feature_alpha_dropout prelu rrelu embedding_bag gumbel_softmax");
-  if (composed.contains(name)) return {};
-  if (lower.contains(name)) return CastPolicy::lower_precision;
-  if (float32.contains(name)) return CastPolicy::float32;
-  return promote.contains(name) ? CastPolicy::promote : CastPolicy::unchanged;
-}
-
-}  // namespace
-
-bool is_random(const Op& op) {
-  static const std::set<std::string> random = names(
-      "dropout dropout_ dropout1d dropout2d dropout3d feature_dropout alpha_dropout "
-      "feature_alpha_dropout rrelu rrelu_ uniform_ normal_ bernoulli bernoulli_ "
-      "rand_like randn_like multinomial sample_logits gumbel_softmax");
-  return random.contains(op.name);
-}
-
 const std::vector<Op>& op_table() {
   static const std::vector<Op> table = [] {
     std::vector<Op> t;
@@ -126,8 +76,6 @@ const std::vector<Op>& op_table() {
     add_methods(t);
     add_options(t);
     add_complex_ops(t);
-    for (Op& op : t)
-      if (!op.autocast) op.autocast = policy_of(op.name);
     return t;
   }();
   return table;

@@ -66,10 +66,12 @@ struct Op {
   bool adds_dim = false;  ///< whether `dim` is one of the result, which has one more
   /// Shapes of `args` whose sums a CUDA kernel cuts into many blocks.
   std::vector<Shape> large = {};
-  /// What a region of autocast makes of its inputs; unset: it is made of ops that have policies.
-  std::optional<CastPolicy> autocast = {};
+  /// What a region of autocast makes of its inputs (docs/mixed_precision.md); unset: it is made of
+  /// ops that have policies.
+  std::optional<CastPolicy> autocast = CastPolicy::unchanged;
   /// Waits for values, or moves them to another device or from one: cannot be part of a graph.
   bool on_host = false;
+  bool random = false;  ///< its results are random
   /// The size of terms that cancel in gradients, whose rounding remains; see compare().
   double terms = 0;
 
@@ -78,8 +80,29 @@ struct Op {
   }
 };
 
-/// Whether its results are random.
-bool is_random(const Op& op);
+// What sets a row apart, said where it is added: in_float32(add("exp", ...)).
+
+inline Op& in_lower_precision(Op& op) {
+  op.autocast = CastPolicy::lower_precision;
+  return op;
+}
+inline Op& in_float32(Op& op) {
+  op.autocast = CastPolicy::float32;
+  return op;
+}
+inline Op& promoted(Op& op) {
+  op.autocast = CastPolicy::promote;
+  return op;
+}
+/// Made of ops that have policies.
+inline Op& composed(Op& op) {
+  op.autocast.reset();
+  return op;
+}
+inline Op& random_results(Op& op) {
+  op.random = true;
+  return op;
+}
 
 /// Ops whose name ends in _ change their first input, and return it.
 inline bool changes_input(const Op& op) { return op.name.back() == '_'; }

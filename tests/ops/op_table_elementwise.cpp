@@ -24,16 +24,18 @@ const Arg kRow{{5}, Fill::positive};
 
 void add_unary(std::vector<Op>& table) {
   const Adder row{.table = table, .args = {kX}, .shapes = Shapes::any};
-  const auto add = [&](const char* name, Takes what, Unary f) { row(name, what, f); };
+  const auto add = [&](const char* name, Takes what, Unary f) -> Op& { return row(name, what, f); };
   const auto add_ = [&](const char* name, Takes what, UnaryInplace f) { row(name, what, f); };
   const auto numeric = Takes::numeric, any = Takes::any, floating = Takes::floating;
   add("neg", numeric, neg), add("abs", numeric, abs), add("sign", any, sign);
   add("square", any, square), add("floor", numeric, floor), add("ceil", numeric, ceil);
-  add("round", numeric, round), add("trunc", numeric, trunc), add("exp", any, exp);
-  add("exp2", any, exp2), add("expm1", any, expm1), add("log", any, log);
-  add("log1p", any, log1p), add("log2", any, log2), add("sqrt", any, sqrt);
-  add("rsqrt", any, rsqrt), add("reciprocal", any, reciprocal), add("sin", any, sin);
-  add("cos", any, cos), add("tan", any, tan), add("erf", any, erf);
+  add("round", numeric, round), add("trunc", numeric, trunc), in_float32(add("exp", any, exp));
+  in_float32(add("exp2", any, exp2)), in_float32(add("expm1", any, expm1)),
+      in_float32(add("log", any, log));
+  in_float32(add("log1p", any, log1p)), in_float32(add("log2", any, log2)), add("sqrt", any, sqrt);
+  in_float32(add("rsqrt", any, rsqrt)), in_float32(add("reciprocal", any, reciprocal)),
+      add("sin", any, sin);
+  add("cos", any, cos), in_float32(add("tan", any, tan)), add("erf", any, erf);
   add("isnan", any, isnan), add("isinf", any, isinf), add("isfinite", any, isfinite);
   add("logical_not", any, logical_not), add("relu", numeric, relu);
   add("sigmoid", any, sigmoid), add("tanh", any, tanh), add("silu", any, silu);
@@ -47,11 +49,11 @@ void add_unary(std::vector<Op>& table) {
   add_("tanh_", floating, tanh_), add_("sign_", any, sign_), add_("exp2_", floating, exp2_);
   add_("expm1_", floating, expm1_), add_("log1p_", floating, log1p_);
   add_("log2_", floating, log2_), add_("tan_", floating, tan_), add_("erf_", floating, erf_);
-  add("asin", any, asin), add("acos", any, acos), add("atan", any, atan), add("sinh", any, sinh),
-      add("cosh", any, cosh), add("asinh", any, asinh), add("atanh", any, atanh),
-      add("erfc", any, erfc), add("log10", any, log10), add("sinc", any, sinc),
-      add("deg2rad", any, deg2rad), add("rad2deg", any, rad2deg),
-      add("logsigmoid", any, logsigmoid);
+  in_float32(add("asin", any, asin)), in_float32(add("acos", any, acos)), add("atan", any, atan),
+      in_float32(add("sinh", any, sinh)), in_float32(add("cosh", any, cosh)),
+      add("asinh", any, asinh), add("atanh", any, atanh), add("erfc", any, erfc),
+      in_float32(add("log10", any, log10)), add("sinc", any, sinc), add("deg2rad", any, deg2rad),
+      add("rad2deg", any, rad2deg), add("logsigmoid", any, logsigmoid);
   add("signbit", any, signbit), add("positive", numeric, positive), add("frac", floating, frac);
   add("sign", any, sgn);
   row("acosh", any, [](T x) { return acosh(x); });
@@ -75,7 +77,7 @@ void add_activations(std::vector<Op>& table) {
   add("elu", Takes::any, [](T x) { return elu(x); });
   add("gelu", Takes::any, [](T x) { return gelu(x); });
   add("gelu", Takes::any, [](T x) { return gelu(x, GeluApproximation::tanh); });
-  add("softplus", Takes::any, [](T x) { return softplus(x); });
+  in_float32(add("softplus", Takes::any, [](T x) { return softplus(x); }));
   add("hardtanh", Takes::numeric, [](T x) { return hardtanh(x); });
   add("hardtanh", Takes::numeric, [](T x) { return relu6(x); });
   add("leaky_relu_", Takes::floating, [](T x) { return leaky_relu_(x, 0.1); });
@@ -92,58 +94,66 @@ void add_activations(std::vector<Op>& table) {
   add("mish", Takes::any, [](T x) { return mish(x); });
   add("tanhshrink", Takes::any, [](T x) { return tanhshrink(x); });
   add("softsign", Takes::any, [](T x) { return softsign(x); });
-  add("rrelu", Takes::floating, [](T x) { return rrelu(x); });
-  add("rrelu", Takes::floating, [](T x) { return rrelu(x, 0.1, 0.4, true); });
-  add("rrelu_", Takes::floating, [](T x) { return rrelu_(x, 0.1, 0.4, true); });
+  random_results(composed(add("rrelu", Takes::floating, [](T x) { return rrelu(x); })));
+  random_results(
+      composed(add("rrelu", Takes::floating, [](T x) { return rrelu(x, 0.1, 0.4, true); })));
+  random_results(add("rrelu_", Takes::floating, [](T x) { return rrelu_(x, 0.1, 0.4, true); }));
   add("celu_", Takes::floating, [](T x) { return celu_(x, 0.7); });
   add("selu_", Takes::floating, [](T x) { return selu_(x); });
   add("threshold_", Takes::numeric, [](T x) { return threshold_(x, 0.3, 2); });
-  add("alpha_dropout", Takes::floating, [](T x) { return alpha_dropout(x, 0.4, true); });
+  random_results(composed(
+      add("alpha_dropout", Takes::floating, [](T x) { return alpha_dropout(x, 0.4, true); })));
   add("clamp", Takes::any, [](T x) { return clamp(x, -1, 1); });
   add("clamp", Takes::any, [](T x) { return clamp_min(x, 0); });
   add("clamp", Takes::any, [](T x) { return clamp_max(x, 0); });
   add("clamp_", Takes::numeric, [](T x) { return x.clamp_(-1, 1); });
-  add("dropout", Takes::floating, [](T x) { return dropout(x, 0.4); });
-  add("dropout_", Takes::floating, [](T x) { return dropout_(x, 0.4); });
-  add("uniform_", Takes::floating, [](T x) { return x.uniform_(); });
-  add("normal_", Takes::floating, [](T x) { return x.normal_(); });
-  add("bernoulli_", Takes::any, [](T x) { return x.bernoulli_(); });
+  random_results(add("dropout", Takes::floating, [](T x) { return dropout(x, 0.4); }));
+  random_results(add("dropout_", Takes::floating, [](T x) { return dropout_(x, 0.4); }));
+  random_results(add("uniform_", Takes::floating, [](T x) { return x.uniform_(); }));
+  random_results(add("normal_", Takes::floating, [](T x) { return x.normal_(); }));
+  random_results(add("bernoulli_", Takes::any, [](T x) { return x.bernoulli_(); }));
   add("fill_", Takes::any, [](T x) { return x.fill_(1); });
   add("fill_", Takes::any, [](T x) { return x.zero_(); });
   add("full_like", Takes::any, [](T x) { return full_like(x, 1); });
   add("full_like", Takes::any, [](T x) { return zeros_like(x); });
   add("full_like", Takes::any, [](T x) { return ones_like(x); });
-  add("rand_like", Takes::floating, [](T x) { return rand_like(x); });
-  add("randn_like", Takes::floating, [](T x) { return randn_like(x); });
-  add("bernoulli", Takes::floating, {{{3, 5}, Fill::constant}}, [](T x) { return bernoulli(x); });
+  random_results(add("rand_like", Takes::floating, [](T x) { return rand_like(x); }));
+  random_results(add("randn_like", Takes::floating, [](T x) { return randn_like(x); }));
+  random_results(add("bernoulli", Takes::floating, {{{3, 5}, Fill::constant}},
+                     [](T x) { return bernoulli(x); }));
   const Adder channels{table, Takes::floating, {{{2, 3, 4}}}};
-  channels("dropout2d", [](T x) { return dropout2d(x, 0.4); });
-  channels("dropout3d", {{{2, 3, 4, 2, 2}}}, [](T x) { return dropout3d(x, 0.4); });
-  channels("feature_alpha_dropout", [](T x) { return feature_alpha_dropout(x, 0.4, true); });
-  channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}}, [](T x, T w) { return prelu(x, w); });
+  random_results(channels("dropout2d", [](T x) { return dropout2d(x, 0.4); }));
+  random_results(channels("dropout3d", {{{2, 3, 4, 2, 2}}}, [](T x) { return dropout3d(x, 0.4); }));
+  random_results(composed(
+      channels("feature_alpha_dropout", [](T x) { return feature_alpha_dropout(x, 0.4, true); })));
+  composed(channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}},
+                    [](T x, T w) { return prelu(x, w); }));
   const Adder halves{table, Takes::floating, {{{2, 4, 6}}}, Shapes::own, 1};
   halves("glu", [](T x, int d) { return glu(x, d); });
-  halves("softmin", [](T x, int d) { return softmin(x, d); });
+  in_float32(halves("softmin", [](T x, int d) { return softmin(x, d); }));
 }
 
 void add_binary(std::vector<Op>& table) {
   const Adder row{.table = table, .args = {kX, kRow}, .shapes = Shapes::any};
-  const auto add = [&](const char* name, Takes what, Binary f) { row(name, what, f); };
-  const auto add_scalar = [&](const char* name, Takes what, BinaryScalar f) {
-    row(name, what, {kX}, [f](T x) { return f(x, 2); });
+  const auto add = [&](const char* name, Takes what, Binary f) -> Op& {
+    return row(name, what, f);
+  };
+  const auto add_scalar = [&](const char* name, Takes what, BinaryScalar f) -> Op& {
+    return row(name, what, {kX}, [f](T x) { return f(x, 2); });
   };
   const auto numeric = Takes::numeric, any = Takes::any;
   add("mul", any, mul), add("div", any, div), add("maximum", any, maximum);
   add("minimum", any, minimum), add("eq", any, eq), add("ne", any, ne), add("lt", any, lt);
   add("le", any, le), add("gt", any, gt), add("ge", any, ge);
   add("logical_and", any, logical_and), add("logical_or", any, logical_or);
-  add("logical_xor", any, logical_xor), add("pow", numeric, pow), add("atan2", any, atan2);
+  add("logical_xor", any, logical_xor), in_float32(add("pow", numeric, pow)),
+      add("atan2", any, atan2);
   add("floor_divide", numeric, floor_divide), add("remainder", numeric, remainder);
   add("fmod", numeric, fmod);
   add_scalar("add", any, ferrite::add), add_scalar("sub", any, sub), add_scalar("mul", any, mul);
   add_scalar("div", any, div), add_scalar("eq", any, eq), add_scalar("ne", any, ne);
   add_scalar("lt", any, lt), add_scalar("le", any, le), add_scalar("gt", any, gt);
-  add_scalar("ge", any, ge), add_scalar("pow", any, pow);
+  add_scalar("ge", any, ge), in_float32(add_scalar("pow", any, pow));
   add_scalar("floor_divide", any, floor_divide);
   add_scalar("remainder", any, remainder), add_scalar("fmod", any, fmod);
 }
@@ -165,7 +175,7 @@ void add_binary_calls(std::vector<Op>& table) {
   const Adder add_one{.table = table, .args = {kX}, .shapes = Shapes::any};
   add_one("sub", any, [](T a) { return 2 - a; });
   add_one("div", any, [](T a) { return 2 / a; }).autocast = CastPolicy::float32;
-  add_one("pow", any, [](T a) { return pow(2, a); });
+  in_float32(add_one("pow", any, [](T a) { return pow(2, a); }));
   add_one("add_", numeric, [](T a) { return a.add_(2); });
   add_one("sub_", numeric, [](T a) { return a.sub_(2); });
   add_one("mul_", numeric, [](T a) { return a.mul_(2); });
@@ -173,10 +183,10 @@ void add_binary_calls(std::vector<Op>& table) {
   add_one("pow_", numeric, [](T a) { return pow_(a, 3); });
 
   const Arg condition{{3, 1}, Fill::mask};
-  add("where", any, {condition, kX, kRow}, [](C c) { return where(c[0], c[1], c[2]); });
-  add("where", any, {condition, kX}, [](C c) {
+  promoted(add("where", any, {condition, kX, kRow}, [](C c) { return where(c[0], c[1], c[2]); }));
+  promoted(add("where", any, {condition, kX}, [](C c) {
     return std::vector<Tensor>{where(c[0], c[1], 2), where(c[0], 3, c[1])};
-  });
+  }));
 }
 
 /// Members of Tensor that copy and convert; functions that make tensors from nothing.

@@ -36,39 +36,45 @@ void add_blends(std::vector<Op>& table) {
   add("lerp", [](T a, T b) { return lerp(a, b, 0.3); });
   add("lerp_", {x, row, x}, [](C c) { return lerp_(c[0], c[1], c[2]); });
   add("lerp_", [](T a, T b) { return lerp_(a, b, 0.7); });
-  add("addcmul", numeric, {x, row, x}, [](C c) { return addcmul(c[0], c[1], c[2], 2); });
+  promoted(add("addcmul", numeric, {x, row, x}, [](C c) { return addcmul(c[0], c[1], c[2], 2); }));
   add("addcmul_", numeric, {x, row, x}, [](C c) { return addcmul_(c[0], c[1], c[2], 2); });
-  add("addcdiv", {x, x, row}, [](C c) { return addcdiv(c[0], c[1], c[2], 0.5); });
+  promoted(add("addcdiv", {x, x, row}, [](C c) { return addcdiv(c[0], c[1], c[2], 0.5); }));
   add("addcdiv_", {x, x, row}, [](C c) { return addcdiv_(c[0], c[1], c[2], 0.5); });
 }
 
 void add_products(std::vector<Op>& table) {
   const Adder add{.table = table, .takes = products, .args = {{{3, 4}}, {{4, 2}}}};
-  add("einsum", [](T a, T b) { return einsum("ij,jk", {a, b}); });
-  add("einsum", {{{2, 3, 3}}, {{2, 3}}}, [](T a, T b) {
+  in_lower_precision(add("einsum", [](T a, T b) { return einsum("ij,jk", {a, b}); }));
+  in_lower_precision(add("einsum", {{{2, 3, 3}}, {{2, 3}}}, [](T a, T b) {
     return einsum("bii,...i->b...i", {a, b});
-  }).takes = numeric;
-  add("einsum", {{{3, 4}}}, [](T a) { return einsum("ij->j", {a}); }).takes = numeric;
-  add("tensordot", {{{2, 3, 4}}, {{3, 4, 5}}}, [](T a, T b) { return tensordot(a, b); });
-  add("tensordot", {{{2, 3}}, {{4, 2}}}, [](T a, T b) { return tensordot(a, b, {0}, {1}); });
-  add("inner", {{{2, 4}}, {{3, 4}}}, [](T a, T b) { return inner(a, b); });
+  })).takes = numeric;
+  in_lower_precision(add("einsum", {{{3, 4}}}, [](T a) { return einsum("ij->j", {a}); })).takes =
+      numeric;
+  in_lower_precision(
+      add("tensordot", {{{2, 3, 4}}, {{3, 4, 5}}}, [](T a, T b) { return tensordot(a, b); }));
+  in_lower_precision(
+      add("tensordot", {{{2, 3}}, {{4, 2}}}, [](T a, T b) { return tensordot(a, b, {0}, {1}); }));
+  in_lower_precision(add("inner", {{{2, 4}}, {{3, 4}}}, [](T a, T b) { return inner(a, b); }));
   add("kron", any, {{{2, 3}}, {{3, 1}}}, [](T a, T b) { return kron(a, b); });
   const Arg batch{{2, 3, 4}}, other{{2, 4, 5}};
-  add("baddbmm", {{{3, 5}}, batch, other}, [](C c) { return baddbmm(c[0], c[1], c[2], 2, 3); });
-  add("addbmm", {{{3, 5}}, batch, other}, [](C c) { return addbmm(c[0], c[1], c[2], 2, 3); });
-  add("addmv", {{{3}}, {{3, 4}}, {{4}}}, [](C c) { return addmv(c[0], c[1], c[2], 2, 3); });
+  in_lower_precision(add("baddbmm", {{{3, 5}}, batch, other},
+                         [](C c) { return baddbmm(c[0], c[1], c[2], 2, 3); }));
+  in_lower_precision(
+      add("addbmm", {{{3, 5}}, batch, other}, [](C c) { return addbmm(c[0], c[1], c[2], 2, 3); }));
+  in_lower_precision(
+      add("addmv", {{{3}}, {{3, 4}}, {{4}}}, [](C c) { return addmv(c[0], c[1], c[2], 2, 3); }));
   add("addr", numeric, {{{3, 4}}, {{3}}, {{4}}}, [](C c) { return addr(c[0], c[1], c[2], 2, 3); });
   add("cross", numeric, {{{2, 3}}, {{2, 3}}}, [](T a, T b) { return cross(a, b); });
   const Arg rows{{3, 4}}, more{{5, 4}};
-  add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b); });
-  add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b, 1); });
-  add("pairwise_distance", floating, {rows, rows},
-      [](T a, T b) { return pairwise_distance(a, b, 3); });
-  add("cosine_similarity", floating, {rows, rows}, [](T a, T b) {
+  in_float32(add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b); }));
+  in_float32(add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b, 1); }));
+  in_float32(add("pairwise_distance", floating, {rows, rows},
+                 [](T a, T b) { return pairwise_distance(a, b, 3); }));
+  in_float32(add("cosine_similarity", floating, {rows, rows}, [](T a, T b) {
     return cosine_similarity(a, b);
-  }).terms = 1;
-  Adder{.table = table, .takes = floating, .args = {rows}, .dim = 1}(
-      "normalize", [](T x, int d) { return normalize(x, 2, d); });
+  })).terms = 1;
+  in_float32(Adder{.table = table, .takes = floating, .args = {rows}, .dim = 1}(
+      "normalize", [](T x, int d) { return normalize(x, 2, d); }));
 }
 
 void add_statistics(std::vector<Op>& table) {
@@ -84,7 +90,7 @@ void add_statistics(std::vector<Op>& table) {
   rows("std_mean", floating, [](T x, int d) { return std_mean(x, d, 0, true); });
   rows("aminmax", [](T x, int d) { return aminmax(x, d); });
   rows("diff", [](T x, int d) { return diff(x, 2, d); });
-  rows("cumprod", [](T x, int d) { return cumprod(x, d); });
+  in_float32(rows("cumprod", [](T x, int d) { return cumprod(x, d); }));
   rows("cumprod_", numeric, [](T x, int d) { return cumprod_(x, d); });
   rows("logcumsumexp", floating, [](T x, int d) { return logcumsumexp(x, d); });
   rows("cummax", [](T x, int d) { return cummax(x, d); });
@@ -145,8 +151,9 @@ void add_places(std::vector<Op>& table) {
     return parts(unique_consecutive(x, {true, true}));
   }).on_host = true;
   const Arg weights{{3, 4}, Fill::constant};
-  one("multinomial", floating, {weights}, [](T p) { return multinomial(p, 2); });
-  one("multinomial", floating, {weights}, [](T p) { return multinomial(p, 5, true); });
+  random_results(one("multinomial", floating, {weights}, [](T p) { return multinomial(p, 2); }));
+  random_results(
+      one("multinomial", floating, {weights}, [](T p) { return multinomial(p, 5, true); }));
 }
 
 void add_arrangements(std::vector<Op>& table) {
@@ -203,11 +210,12 @@ void add_samples(std::vector<Op>& table) {
   for (const auto padding :
        {GridSamplePadding::zeros, GridSamplePadding::border, GridSamplePadding::reflection})
     for (const bool corners : {false, true})
-      add("grid_sample", [=](T x, T grid) {
+      promoted(add("grid_sample", [=](T x, T grid) {
         return grid_sample(x, grid, {.padding_mode = padding, .align_corners = corners});
-      });
-  add("grid_sample",
-      [](T x, T grid) { return grid_sample(x, grid, {.mode = GridSampleMode::nearest}); });
+      }));
+  promoted(add("grid_sample", [](T x, T grid) {
+    return grid_sample(x, grid, {.mode = GridSampleMode::nearest});
+  }));
   add("affine_grid", {{{2, 2, 3}}}, [](T theta) { return affine_grid(theta, {2, 1, 3, 4}); });
 }
 

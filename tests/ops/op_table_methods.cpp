@@ -17,10 +17,10 @@ void add_unary(std::vector<Op>& table) {
   const Adder add{.table = table, .args = {{{3, 5}, Fill::positive}}};
   add("neg", numeric, [](C c) { return c[0].neg(); });
   add("abs", numeric, [](C c) { return c[0].abs(); });
-  add("exp", any, [](C c) { return c[0].exp(); });
-  add("log", any, [](C c) { return c[0].log(); });
+  in_float32(add("exp", any, [](C c) { return c[0].exp(); }));
+  in_float32(add("log", any, [](C c) { return c[0].log(); }));
   add("sqrt", any, [](C c) { return c[0].sqrt(); });
-  add("pow", any, [](C c) { return c[0].pow(3); });
+  in_float32(add("pow", any, [](C c) { return c[0].pow(3); }));
   add("tanh", any, [](C c) { return c[0].tanh(); });
   add("sigmoid", any, [](C c) { return c[0].sigmoid(); });
   add("relu", numeric, [](C c) { return c[0].relu(); });
@@ -57,22 +57,23 @@ void add_binary(std::vector<Op>& table) {
 
 void add_sums(std::vector<Op>& table) {
   const Adder add{.table = table, .args = {{{2, 3, 4}, Fill::positive}}};
-  add("sum", any, [](C c) { return c[0].sum(); });
-  add("sum", any, [](C c) { return c[0].sum({1, 2}); });
+  in_float32(add("sum", any, [](C c) { return c[0].sum(); }));
+  in_float32(add("sum", any, [](C c) { return c[0].sum({1, 2}); }));
   add("mean", floating, [](C c) { return c[0].mean(); });
   add("mean", floating, [](C c) { return c[0].mean({0}, true); });
   add("max", any, [](C c) { return c[0].max(); });
   add("min", any, [](C c) { return c[0].min(); });
   add("argmax", any, [](C c) { return c[0].argmax(0); });
   add("argmin", any, [](C c) { return c[0].argmin(); });
-  add("softmax", floating, [](C c) { return c[0].softmax(1); });
-  add("log_softmax", floating, [](C c) { return c[0].log_softmax(2); });
+  in_float32(add("softmax", floating, [](C c) { return c[0].softmax(1); }));
+  in_float32(add("log_softmax", floating, [](C c) { return c[0].log_softmax(2); }));
 }
 
 void add_products_and_indices(std::vector<Op>& table) {
   const Adder add{table};
   const Arg x{{4, 5}};
-  add("mm", Takes::products, {{{3, 4}}, {{4, 2}}}, [](C c) { return c[0].mm(c[1]); });
+  in_lower_precision(
+      add("mm", Takes::products, {{{3, 4}}, {{4, 2}}}, [](C c) { return c[0].mm(c[1]); }));
   add("masked_fill", {x, {{4, 1}, Fill::mask}}, [](C c) { return c[0].masked_fill(c[1], 2); });
   add("gather", {x, {{2, 5}, Fill::index, 4}}, [](C c) { return c[0].gather(0, c[1]); });
   add("index_select", {x, {{2}, Fill::index, 4}}, [](C c) { return c[0].index_select(0, c[1]); });

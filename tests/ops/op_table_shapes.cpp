@@ -35,8 +35,8 @@ void add_views(std::vector<Op>& table) {
   add("repeat", [](T x) { return repeat(x, {2, 1, 3, 1}); });
   add("tile", [](T x) { return tile(x, {2, 2}); });
   add("split", [](T x) { return split(x, {1, 3}, 2); });
-  add("cat", {{{2, 3, 4}}, {{2, 1, 4}}}, [](T x, T y) { return cat({x, y}, 1); });
-  add("stack", {{{2, 3, 4}}, {{2, 3, 4}}}, [](T x, T y) { return stack({x, y}, 1); });
+  promoted(add("cat", {{{2, 3, 4}}, {{2, 1, 4}}}, [](T x, T y) { return cat({x, y}, 1); }));
+  promoted(add("stack", {{{2, 3, 4}}, {{2, 3, 4}}}, [](T x, T y) { return stack({x, y}, 1); }));
   add("t", {{{3, 4}}}, [](T x) { return x.t(); });
 
   const Adder any{.table = table, .args = {{{2, 3, 4}}}, .shapes = Shapes::any};
@@ -60,7 +60,7 @@ void add_views_along(std::vector<Op>& table) {
   add("unflatten", [](T x, int d) { return unflatten(x, d, {1, -1}); });
   add("diagonal", [](T x, int d) { return diagonal(x, 0, d, 0); });
   add("unsqueeze", [](T x, int d) { return unsqueeze(x, d); }).adds_dim = true;
-  add("stack", [](T x, int d) { return stack({x, x}, d); }).adds_dim = true;
+  promoted(add("stack", [](T x, int d) { return stack({x, x}, d); })).adds_dim = true;
   add("permute", {{{3, 4}}}, [](T x, int d) { return permute(x, {0, d}); });
   add("split", {{{3, 2}}}, [](T x, int d) { return split(x, {1, 1}, d); });
 
@@ -73,7 +73,7 @@ void add_views_along(std::vector<Op>& table) {
   rows("split", [](T x, int d) { return split(x, 2, d); });
   rows("chunk", [](T x, int d) { return chunk(x, 2, d); });
   rows("unbind", [](T x, int d) { return unbind(x, d); });
-  rows("cat", [](T x, int d) { return cat({x, x}, d); });
+  promoted(rows("cat", [](T x, int d) { return cat({x, x}, d); }));
 
   const Adder last{.table = table, .args = {{{2, 3, 4}}}, .shapes = Shapes::rows};
   last("pad", [](T x) { return pad(x, {1, 2}); });
@@ -92,7 +92,7 @@ void add_reductions(std::vector<Op>& table) {
   const Arg arg{{2, 3, 4}, Fill::positive};
   const auto floating = Takes::floating;
   const Adder add{.table = table, .args = {arg}};
-  add("sum", [](T x) { return sum(x, {0, 2}, true); });
+  in_float32(add("sum", [](T x) { return sum(x, {0, 2}, true); }));
   add("sum_to", [](T x) { return sum_to(x, {3, 1}); });
   add("mean", floating, [](T x) { return mean(x, {0, 1}); });
   add("max", [](T x) { return max(x); });
@@ -102,24 +102,24 @@ void add_reductions(std::vector<Op>& table) {
   add("argmax", [](T x) { return argmax(x); });
 
   const Adder any{.table = table, .args = {arg}, .shapes = Shapes::any};
-  any("sum", [](T x) { return sum(x); }).large = {{70000}};
-  any("sum", [](T x) { return sum(x, kFloat64); });
+  in_float32(any("sum", [](T x) { return sum(x); })).large = {{70000}};
+  in_float32(any("sum", [](T x) { return sum(x, kFloat64); }));
   any("mean", floating, [](T x) { return mean(x); });
   any("var", floating, [](T x) { return var(x); });
   any("std", floating, [](T x) { return ferrite::std(x); });
-  any("norm", floating, [](T x) { return norm(x); });
-  any("prod", [](T x) { return prod(x); });
+  in_float32(any("norm", floating, [](T x) { return norm(x); }));
+  in_float32(any("prod", [](T x) { return prod(x); }));
   any("any", [](T x) { return ferrite::any(x); });
   any("all", [](T x) { return all(x); });
   any("count_nonzero", [](T x) { return count_nonzero(x); });
 
   const Adder rows{.table = table, .args = {arg}, .shapes = Shapes::rows, .dim = 1};
-  rows("sum", [](T x, int d) { return sum(x, {d}); }).large = {{1, 3000, 20}};
+  in_float32(rows("sum", [](T x, int d) { return sum(x, {d}); })).large = {{1, 3000, 20}};
   rows("mean", floating, [](T x, int d) { return mean(x, {d}, true); });
   rows("var", floating, [](T x, int d) { return var(x, {d}); });
   rows("std", floating, [](T x, int d) { return ferrite::std(x, {d}); });
-  rows("norm", floating, [](T x, int d) { return norm(x, 3, {d}); });
-  rows("prod", [](T x, int d) { return prod(x, d, true); });
+  in_float32(rows("norm", floating, [](T x, int d) { return norm(x, 3, {d}); }));
+  in_float32(rows("prod", [](T x, int d) { return prod(x, d, true); }));
   rows("any", [](T x, int d) { return ferrite::any(x, d); });
   rows("all", [](T x, int d) { return all(x, d); });
   rows("count_nonzero", [](T x, int d) { return count_nonzero(x, {d}); });
@@ -129,7 +129,7 @@ void add_reductions(std::vector<Op>& table) {
   rows("amin", [](T x, int d) { return amin(x, {d}); });
   rows("argmax", [](T x, int d) { return argmax(x, d); });
   rows("argmin", [](T x, int d) { return argmin(x, d, true); });
-  rows("cumsum", [](T x, int d) { return cumsum(x, d); });
+  in_float32(rows("cumsum", [](T x, int d) { return cumsum(x, d); }));
   rows("cumsum_", Takes::numeric, [](T x, int d) { return cumsum_(x, d); });
   rows("topk", [](T x, int d) { return topk(x, 2, d); });
   rows("sort", [](T x, int d) { return sort(x, d, true); });
@@ -142,17 +142,17 @@ void add_index_ops(std::vector<Op>& table) {
   const Arg mask{{4, 1}, Fill::mask};
   const Adder add{.table = table, .args = {x, grid, source}, .dim = 0};
   add("gather", {x, grid}, [](C c) { return gather(c[0], c.dim, c[1]); });
-  add("scatter", [](C c) { return scatter(c[0], c.dim, c[1], c[2]); });
-  add("scatter", {x, grid}, [](C c) { return scatter(c[0], c.dim, c[1], 1); });
+  promoted(add("scatter", [](C c) { return scatter(c[0], c.dim, c[1], c[2]); }));
+  promoted(add("scatter", {x, grid}, [](C c) { return scatter(c[0], c.dim, c[1], 1); }));
   add("scatter_", [](C c) { return scatter_(c[0], c.dim, c[1], c[2]); });
   add("scatter_", {x, grid}, [](C c) { return scatter_(c[0], c.dim, c[1], 1); });
-  add("scatter_add", [](C c) { return scatter_add(c[0], c.dim, c[1], c[2]); }).large = {
+  promoted(add("scatter_add", [](C c) { return scatter_add(c[0], c.dim, c[1], c[2]); })).large = {
       {4, 2}, {3000, 2}, {3000, 2}};
   add("scatter_add_", [](C c) { return scatter_add_(c[0], c.dim, c[1], c[2]); });
   add("index_select", {x, list}, [](C c) { return index_select(c[0], c.dim, c[1]); });
-  add("index_add", {x, list, source}, [](C c) {
+  promoted(add("index_add", {x, list, source}, [](C c) {
     return index_add(c[0], c.dim, c[1], c[2], 2);
-  }).large = {{4, 2}, {3000}, {3000, 2}};
+  })).large = {{4, 2}, {3000}, {3000, 2}};
   add("index_add_", {x, list, source}, [](C c) { return index_add_(c[0], c.dim, c[1], c[2], 2); });
 
   const Adder one{table};
@@ -169,12 +169,12 @@ void add_index_ops(std::vector<Op>& table) {
   const Arg two{.shape = {2}, .fill = Fill::index, .limit = 3, .fixed = true};
   const Adder rows{.table = table, .args = {{{4, 3}}}, .shapes = Shapes::rows};
   rows("gather", [=](T x) { return gather(x, -1, order(x)); });
-  rows("scatter", [=](T x) { return scatter(x, -1, order(x), x); });
-  rows("scatter_add", [=](T x) { return scatter_add(x, -1, order(x), x); });
+  promoted(rows("scatter", [=](T x) { return scatter(x, -1, order(x), x); }));
+  promoted(rows("scatter_add", [=](T x) { return scatter_add(x, -1, order(x), x); }));
   rows("index_select", {{{4, 3}}, two}, [](T x, T at) { return index_select(x, -1, at); });
-  rows("index_add", {{{4, 3}}, two}, [](T x, T at) {
+  promoted(rows("index_add", {{{4, 3}}, two}, [](T x, T at) {
     return index_add(x, -1, at, x.defined() && x.dim() > 0 ? x.slice(-1, 0, 2) : x);
-  });
+  }));
 }
 
 }  // namespace ferrite::test

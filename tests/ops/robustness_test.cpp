@@ -86,7 +86,7 @@ TEST_CASE("eight dimensions give what fewer give") {
   const Tensor dense = ones(shape);
   const auto check = [&](const Op& op) {
     // Random, or of a result that has coordinates.
-    if (is_random(op) || op.name == "nonzero") return;
+    if (op.random || op.name == "nonzero") return;
     const std::vector<Tensor> flat = leaves_of(op, {48, 3});
     const OpRun expected = run_op(op, flat, {});
     // Dense, and with every stride its own.
