@@ -62,6 +62,14 @@ std::string styled(std::string_view text, Style style, std::FILE* stream) {
   return std::string(code(style)).append(text).append(kReset);
 }
 
+std::string error_line(std::string_view text) {
+  return styled("error:", Style::red, stderr).append(" ").append(text).append("\n");
+}
+
+std::string usage_error(const void* /*app*/, const std::exception& error) {
+  return error_line(error.what()) + "Run with --help for more information.\n";
+}
+
 // ---- Text in columns
 
 std::size_t text_columns(std::string_view text) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,11 @@ int width(std::FILE* stream = stdout);
 enum class Style : std::uint8_t { bold, dim, red, green, yellow };
 /// The text in this style if the stream shows styles, else as it is.
 std::string styled(std::string_view text, Style style, std::FILE* stream = stdout);
+
+/// What a program prints on standard error before it fails: "error: ", the text and a line's end.
+std::string error_line(std::string_view text);
+/// The same for wrong arguments, and how to get help: a failure_message() of CLI11.
+std::string usage_error(const void* app, const std::exception& error);
 
 /// Columns that UTF-8 text takes, assuming that every character is one column wide.
 std::size_t text_columns(std::string_view text);

@@ -6,9 +6,7 @@
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
-#include <exception>
 #include <fstream>
 #include <optional>
 #include <set>
@@ -16,7 +14,9 @@
 #include <string>
 
 #include "ferrite/examples/char_lm/model.h"
+#include "ferrite/examples/common/command_line.h"
 #include "ferrite/examples/common/ranks.h"
+#include "ferrite/examples/common/training_options.h"
 
 using namespace ferrite;
 
@@ -127,47 +127,48 @@ void train(const Settings& s, const Device& device, int rank) {
   if (s.sample > 0 && rank == 0) fmt::print("{}\n", write_text(model, text, s, device));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int char_lm(int argc, char** argv) {
   Settings s;
-  CLI::App app("Trains a small GPT on the characters of a text, and lets it write.");
-  app.footer(
-      "Examples:\n"
-      "  char_lm --data shakespeare.txt --steps 2000 --sample 500 --checkpoint runs/text\n"
-      "  ferrite-run --standalone --nproc-per-node=2 char_lm --ddp --data shakespeare.txt");
-  const auto number = [&](const char* name, auto& value, const char* help) {
-    app.add_option(name, value, help)->check(CLI::PositiveNumber)->capture_default_str();
+  examples::CommandLine app(
+      "Trains a small GPT on the characters of a text, and lets it write.",
+      {"char_lm --data shakespeare.txt --steps 2000 --sample 500 --checkpoint runs/text",
+       "ferrite-run --standalone --nproc-per-node=2 char_lm --ddp --data shakespeare.txt"});
+  const auto number = [&](const char* name, auto& value, const char* help, examples::Check check) {
+    app.add_option(name, value, help).check(check).capture_default_str();
   };
-  app.add_option("--data", s.data, "the text file")->required();
-  app.add_option("--device", s.device, "cpu, cuda or cuda:N")->capture_default_str();
-  number("--layers", s.model.layers, "blocks of attention and feed-forward network");
-  number("--heads", s.model.heads, "heads of each attention");
-  number("--width", s.model.width, "numbers of each character");
-  number("--context", s.model.context, "characters that the model sees");
-  app.add_option("--dropout", s.model.dropout, "probability")->check(CLI::Range(0.0, 1.0));
-  number("--batch", s.batch, "pieces of text per step of each process");
-  number("--steps", s.steps, "steps in all");
-  number("--lr", s.lr, "learning rate of AdamW");
-  app.add_option("--sample", s.sample, "characters to write at the end")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--temperature", s.temperature, "below 1: likelier characters; 0: the likeliest")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--top-k", s.top_k, "draw from the k likeliest (0: all)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top-p", s.top_p, "draw from the likeliest that have this share together");
-  app.add_option("--seed", s.seed, "of weights, batches and samples")->capture_default_str();
+  const examples::Check positive = examples::whole<std::int64_t>(1);
+  const examples::Check any = examples::whole<std::int64_t>(0);
+  app.topic("Files");
+  app.add_option("--data", s.data, "the text file").required();
   app.add_option("--checkpoint", s.checkpoint, "a folder to save to and to resume from");
+  app.topic("Model");
+  number("--layers", s.model.layers, "blocks of attention and feed-forward network", positive);
+  number("--heads", s.model.heads, "heads of each attention", positive);
+  number("--width", s.model.width, "numbers of each character", positive);
+  number("--context", s.model.context, "characters that the model sees", positive);
+  number("--dropout", s.model.dropout, "probability", examples::between(0, 1));
+  app.topic("Training");
+  number("--batch", s.batch, "pieces of text per step of each process", positive);
+  number("--steps", s.steps, "steps in all", positive);
+  number("--lr", s.lr, "learning rate of AdamW", examples::above_zero());
+  number("--seed", s.seed, "of weights, batches and samples", any);
+  app.add_option("--device", s.device, "cpu, cuda or cuda:N").capture_default_str();
   app.add_flag("--ddp", s.ddp, "share batches with the other processes of a launcher");
-  CLI11_PARSE(app, argc, argv);
+  app.topic("Writing");
+  number("--sample", s.sample, "characters to write at the end", any);
+  number("--temperature", s.temperature, "below 1: likelier characters; 0: the likeliest",
+         examples::at_least(0));
+  number("--top-k", s.top_k, "draw from the k likeliest (0: all)", any);
+  app.add_option("--top-p", s.top_p, "draw from the likeliest that have this share together");
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   const Device device = s.ddp ? examples::device_of_rank(s.device) : Device(s.device);
   std::optional<examples::ProcessGroupScope> group;
   if (s.ddp) group.emplace("", device, false);
   train(s, device, s.ddp ? parallel::get_rank() : 0);
-} catch (const std::exception& e) {
-  fmt::print(stderr, "char_lm: {}\n", e.what());
-  return 1;
+  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(char_lm, argc, argv); }

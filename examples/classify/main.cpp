@@ -7,14 +7,17 @@
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/training_options.h"
+
 using namespace ferrite;
+
+namespace {
 
 std::vector<std::string> read_lines(const std::string& path) {
   std::ifstream file(path);
@@ -24,23 +27,25 @@ std::vector<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
-int main(int argc, char** argv) try {
+int classify(int argc, char** argv) {
   std::string model = "resnet18", weights, labels;
   std::vector<std::string> pictures;
   std::string device_name = cuda::is_available() ? "cuda" : "cpu";
   std::int64_t size = 224;
-  CLI::App app("Prints the five most probable classes of each picture.");
-  app.footer(
-      "Example:\n  classify --model resnet50 --weights resnet50.pth --labels classes.txt dog.jpeg");
-  app.add_option("--model", model, "a network of torchvision, by name")->capture_default_str();
-  app.add_option("--weights", weights, "the file of its weights")->required();
-  app.add_option("--labels", labels, "the names of its classes, a line each")->required();
+  examples::CommandLine app(
+      "Prints the five most probable classes of each picture.",
+      {"classify --model resnet50 --weights resnet50.pth --labels classes.txt dog.jpeg"});
+  app.add_option("pictures", pictures, "PNG or JPEG files").required();
+  app.topic("Network");
+  app.add_option("--model", model, "a network of torchvision, by name").capture_default_str();
+  app.add_option("--weights", weights, "the file of its weights").required();
+  app.add_option("--labels", labels, "the names of its classes, a line each").required();
   app.add_option("--image-size", size, "height and width that the network gets")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("pictures", pictures, "PNG or JPEG files")->required();
-  CLI11_PARSE(app, argc, argv);
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  app.topic("Device");
+  app.add_option("--device", device_name, "cpu, cuda or cuda:N").capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   const Device device(device_name);
   const std::vector<std::string> names = read_lines(labels);
@@ -63,7 +68,9 @@ int main(int argc, char** argv) try {
       fmt::print("  {:.4f} {}\n", best[i].item<double>(),
                  names[static_cast<std::size_t>(classes[i].item<std::int64_t>())]);
   }
-} catch (const std::exception& e) {
-  fmt::print(stderr, "classify: {}\n", e.what());
-  return 1;
+  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(classify, argc, argv); }

@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>  // program_invocation_short_name
 #include <cstdint>
 #include <utility>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/core/version.h"
 
 namespace examples {
@@ -16,6 +18,10 @@ Option Option::check(const Check& check) const {
     option_->check(
         CLI::Validator([problem = check.problem](const std::string& text) { return problem(text); },
                        "", "number"));
+  return *this;
+}
+Option Option::required() const {
+  option_->required();
   return *this;
 }
 Option Option::capture_default_str() const {
@@ -37,9 +43,11 @@ Option Option::description(const std::string& text) const {
 std::size_t Option::count() const { return option_->count(); }
 
 CommandLine::CommandLine(const std::string& description, const std::vector<std::string>& examples)
-    : app_(std::make_unique<CLI::App>(description)) {
+    : app_(std::make_unique<CLI::App>(description, program_invocation_short_name)) {
   app_->get_formatter()->column_width(32);
-  app_->set_version_flag("--version", ferrite::version(), "print the version of Ferrite");
+  app_->set_version_flag("--version", program() + " " + ferrite::version(),
+                         "print the version of Ferrite");
+  app_->failure_message(ferrite::terminal::usage_error);
   if (examples.empty()) return;
   std::string text = "Examples:";
   for (const std::string& example : examples) text += "\n  " + example;
@@ -47,6 +55,7 @@ CommandLine::CommandLine(const std::string& description, const std::vector<std::
 }
 CommandLine::~CommandLine() = default;
 
+const std::string& CommandLine::program() const { return app_->get_name(); }
 void CommandLine::topic(const std::string& name) { topic_ = name; }
 
 template <class T>

@@ -23,6 +23,7 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option check(const Check& check) const;
+  Option required() const;
   /// --help shows the current value of the variable as the default.
   Option capture_default_str() const;
   /// The heading in --help under which the option is listed; "" hides it.
@@ -46,6 +47,8 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
+  /// The name of the program, without its folder.
+  const std::string& program() const;
   /// The heading in --help of the options that are added from here on.
   void topic(const std::string& name);
 

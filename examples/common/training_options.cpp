@@ -64,7 +64,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option(
       "--profile", options.profile,
       "profile steps 10 to 14: print a table, and write a trace for ui.perfetto.dev here");
-  app.topic("Of this program");
+  app.topic("Options of " + app.program());
 }
 
 ferrite::Device apply(const TrainingOptions& options) {
@@ -92,8 +92,7 @@ int run(int (*program)(int, char**), int argc, char** argv) {
   try {
     return program(argc, argv);
   } catch (const std::exception& error) {
-    using namespace ferrite::terminal;
-    std::cerr << styled("error:", Style::red, stderr) << ' ' << error.what() << '\n';
+    std::cerr << ferrite::terminal::error_line(error.what());
     return 1;
   }
 }

@@ -9,13 +9,16 @@
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <vector>
 
+#include "ferrite/examples/common/command_line.h"
+#include "ferrite/examples/common/training_options.h"
+
 using namespace ferrite;
+
+namespace {
 
 /// The network with a new head, and everything below it from the file.
 nn::ResNet18 load_network(const std::string& weights, std::int64_t classes) {
@@ -62,33 +65,38 @@ double evaluate(nn::Module& net, data::DataLoader<>& loader) {
   return accuracy.value();
 }
 
-int main(int argc, char** argv) try {
+int finetune(int argc, char** argv) {
   std::string weights, folder, freeze = "conv1, bn1, layer1", save_path;
   std::string device_name = cuda::is_available() ? "cuda" : "cpu";
   int epochs = 5;
   std::int64_t batch = 32, size = 224;
   double lr = 1e-3, decay = 0.5;
-  CLI::App app("Trains a ResNet-18 with given weights on a folder of images.");
-  app.footer(
-      "Examples:\n"
-      "  finetune --weights resnet18.pth --data photos --save photos.safetensors\n"
-      "  finetune --weights resnet18.pth --data photos --freeze '' --layer-decay 0.7");
-  app.add_option("--weights", weights, "the file of weights, with torchvision's names")->required();
+  examples::CommandLine app(
+      "Trains a ResNet-18 with given weights on a folder of images.",
+      {"finetune --weights resnet18.pth --data photos --save photos.safetensors",
+       "finetune --weights resnet18.pth --data photos --freeze '' --layer-decay 0.7"});
+  app.topic("Files");
+  app.add_option("--weights", weights, "the file of weights, with torchvision's names").required();
   app.add_option("--data", folder, "the folder with train/CLASS/*.png and val/CLASS/*.png, or .jpg")
-      ->required();
-  app.add_option("--freeze", freeze, "patterns of the layers to keep as they are; '' for none")
-      ->capture_default_str();
-  app.add_option("--lr", lr, "the learning rate of the head")->capture_default_str();
-  app.add_option("--layer-decay", decay, "each stage's rate, as a part of that of the next")
-      ->capture_default_str();
-  app.add_option("--epochs", epochs, "passes over the images")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--batch-size", batch)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--image-size", size)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
+      .required();
   app.add_option("--save", save_path, "write the best weights to this .safetensors or .pth file");
-  CLI11_PARSE(app, argc, argv);
+  app.topic("Training");
+  app.add_option("--freeze", freeze, "patterns of the layers to keep as they are; '' for none")
+      .capture_default_str();
+  app.add_option("--lr", lr, "the learning rate of the head").capture_default_str();
+  app.add_option("--layer-decay", decay, "each stage's rate, as a part of that of the next")
+      .capture_default_str();
+  app.add_option("--epochs", epochs, "passes over the images")
+      .check(examples::whole(1))
+      .capture_default_str();
+  app.add_option("--batch-size", batch, "images per step")
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  app.add_option("--image-size", size, "height and width that the network gets")
+      .check(examples::whole<std::int64_t>(1))
+      .capture_default_str();
+  app.add_option("--device", device_name, "cpu, cuda or cuda:N").capture_default_str();
+  if (const auto status = app.parse(argc, argv)) return *status;
 
   manual_seed(1);
   const Device device(device_name);
@@ -124,7 +132,9 @@ int main(int argc, char** argv) try {
     if (accuracy > best && !save_path.empty()) save(net.state_dict(), save_path);
     best = std::max(best, accuracy);
   }
-} catch (const std::exception& e) {
-  fmt::print(stderr, "finetune: {}\n", e.what());
-  return 1;
+  return 0;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return examples::run(finetune, argc, argv); }

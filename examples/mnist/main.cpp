@@ -5,6 +5,7 @@
 //
 // It trains on MNIST, from --data, else FERRITE_DATA, else ./data-sets; if these do not exist, on
 // digits that it draws itself.
+#include <ferrite/core/terminal.h>
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
@@ -76,16 +77,23 @@ double evaluate(nn::Module& net, data::DataLoader<>& loader) {
 }
 
 int main(int argc, char** argv) try {
+  terminal::flush_lines();
   std::string folder, save_path, device_name = cuda::is_available() ? "cuda" : "cpu";
   int epochs = 3;
-  CLI::App app("Trains a convolutional network on MNIST.");
-  app.footer("Example:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
+  CLI::App app("Trains a convolutional network on MNIST.", "mnist");
+  app.footer("Examples:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
+  app.set_version_flag("--version", std::string("mnist ") + version(), "the version of Ferrite");
+  app.failure_message(terminal::usage_error);
+  app.option_defaults()->group("Files");
   app.add_option("--data", folder, "the folder with MNIST");
+  app.add_option("--save", save_path, "write the trained weights to this .safetensors file");
+  app.option_defaults()->group("Training");
   app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the training images")
-      ->check(CLI::PositiveNumber)
+      ->check([](const std::string& text) {
+        return std::atoi(text.c_str()) > 0 ? "" : "expected a positive number, got " + text;
+      })
       ->capture_default_str();
-  app.add_option("--save", save_path, "write the trained weights to this .safetensors file");
   CLI11_PARSE(app, argc, argv);
 
   manual_seed(1);
@@ -106,6 +114,6 @@ int main(int argc, char** argv) try {
   }
   if (!save_path.empty()) save(net.state_dict(), save_path);
 } catch (const std::exception& e) {
-  fmt::print(stderr, "mnist: {}\n", e.what());
+  fmt::print(stderr, "{}", terminal::error_line(e.what()));
   return 1;
 }
