@@ -3,8 +3,10 @@
 #include <charconv>
 #include <optional>
 #include <ostream>
+#include <stdexcept>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/core/version.h"
 #include "ferrite/data/inspect/convert.h"
 #include "ferrite/data/inspect/report.h"
@@ -14,7 +16,7 @@ namespace ferrite::inspect {
 namespace {
 
 constexpr std::string_view kHelp =
-    R"(Usage: ferrite-inspect FILE [--json] [--diff OTHER | --convert OUT]
+    R"(Usage: ferrite-inspect [OPTIONS] FILE
 
 Shows what is in a file of tensors: each one's name, dtype, shape, sum and norm, and the other values.
 FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of several or a folder that
@@ -44,8 +46,8 @@ Examples:
 Exit status: 0; 1 if a file cannot be read, is damaged or cannot be converted; 2 for wrong arguments.
 )";
 
-struct UsageError {
-  std::string text;
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 struct Arguments {
@@ -70,8 +72,8 @@ std::uint64_t parse_size(const std::string& text) {
     if (error == std::errc() && unit.name == std::string_view(rest, end) && count > 0 &&
         !__builtin_mul_overflow(count, unit.bytes, &bytes))
       return bytes;
-  throw UsageError{"--max-shard-size expects bytes above 0, such as 500000, 200MB or 2GiB, got '" +
-                   text + "'"};
+  throw UsageError("--max-shard-size expects bytes above 0, such as 500000, 200MB or 2GiB, got '" +
+                   text + "'");
 }
 
 Arguments parse(const std::vector<std::string>& words) {
@@ -81,7 +83,7 @@ Arguments parse(const std::vector<std::string>& words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const auto next = [&]() -> const std::string& {
-      if (i + 1 == words.size()) throw UsageError{word + " expects a value"};
+      if (i + 1 == words.size()) throw UsageError(word + " expects a value");
       return words[++i];
     };
     if (only_files || !word.starts_with('-') || word == "-")
@@ -103,14 +105,14 @@ Arguments parse(const std::vector<std::string>& words) {
     else if (word == "--version")
       arguments.version = true;
     else
-      throw UsageError{"there is no option " + word};
+      throw UsageError("there is no option " + word);
   }
   if (arguments.help || arguments.version) return arguments;
-  if (files.size() != 1) throw UsageError{fmt::format("expected one file, got {}", files.size())};
-  if (arguments.diff && arguments.out) throw UsageError{"expected --diff or --convert, got both"};
+  if (files.size() != 1) throw UsageError(fmt::format("expected one file, got {}", files.size()));
+  if (arguments.diff && arguments.out) throw UsageError("expected --diff or --convert, got both");
   if (!arguments.out && (arguments.convert.tensors_only || arguments.convert.max_shard_size > 0))
-    throw UsageError{"--tensors-only and --max-shard-size belong to --convert"};
-  if (arguments.out && arguments.json) throw UsageError{"--convert prints nothing as JSON"};
+    throw UsageError("--tensors-only and --max-shard-size belong to --convert");
+  if (arguments.out && arguments.json) throw UsageError("--convert prints nothing as JSON");
   arguments.file = files[0];
   return arguments;
 }
@@ -140,10 +142,10 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
       act(parsed, out);
     return 0;
   } catch (const UsageError& error) {
-    err << "ferrite-inspect: " << error.text << "; see ferrite-inspect --help\n";
+    err << terminal::usage_error(nullptr, error);
     return 2;
   } catch (const std::exception& error) {
-    err << error.what() << "\n";
+    err << terminal::error_line(error.what());
     return 1;
   }
 }

@@ -146,7 +146,7 @@ int run_worker(const Options& o) try {
   file.commit();
   return 0;
 } catch (const DistributedError& error) {
-  fmt::print(stderr, "error: {}\n", error.what());
+  fmt::print(stderr, "{}", terminal::error_line(error.what()));
   return kFailedWithOthers;
 }
 

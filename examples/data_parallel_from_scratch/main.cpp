@@ -192,22 +192,19 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
 }
 
 int data_parallel_from_scratch(int argc, char** argv) {
-  examples::CommandLine app("Data parallelism from scratch, as in \"Dive into Deep Learning\".");
+  examples::CommandLine app(
+      "Data parallelism from scratch, as in \"Dive into Deep Learning\".",
+      {"data_parallel_from_scratch --dataset fashion-mnist --data data-sets",
+       "data_parallel_from_scratch --device cpu --num-devices 1 2 4 --epochs 1"});
   Options o;
   o.data.dataset = "synthetic-digits";
+  app.topic("Data");
   app.add_option("--dataset", o.data.dataset, "data set to train on")
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
-  app.add_option("--num-devices", o.num_devices,
-                 "numbers of devices to train on, one after another")
-      .check(examples::whole(1, Device::kMaxIndex + 1))
-      .capture_default_str();
-  app.add_option("--device", o.device,
-                 "cuda, cpu (virtual devices of one thread each), or auto: cuda if available")
-      .check(examples::one_of({"auto", "cpu", "cuda"}))
-      .capture_default_str();
+  app.topic("Training");
   app.add_option("--epochs", o.epochs, "passes over the training set")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
@@ -219,6 +216,15 @@ int data_parallel_from_scratch(int argc, char** argv) {
   app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();
   app.add_option("--seed", o.data.seed, "seed of parameters and shuffling")
       .check(examples::whole<std::uint64_t>(0))
+      .capture_default_str();
+  app.topic("Devices");
+  app.add_option("--num-devices", o.num_devices,
+                 "numbers of devices to train on, one after another")
+      .check(examples::whole(1, Device::kMaxIndex + 1))
+      .capture_default_str();
+  app.add_option("--device", o.device,
+                 "cuda, cpu (virtual devices of one thread each), or auto: cuda if available")
+      .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;
 

@@ -76,14 +76,18 @@ std::vector<Device> devices_of(const Options& o) {
 
 int data_parallel_shapes(int argc, char** argv) {
   examples::CommandLine app(
-      "Prints the part of a batch that each replica of a DataParallel model receives.");
+      "Prints the part of a batch that each replica of a DataParallel model receives.",
+      {"data_parallel_shapes --devices 4",
+       "data_parallel_shapes --device cpu --devices 3 --batch-size 10"});
   Options o;
+  app.topic("Devices");
   app.add_option("--devices", o.devices,
                  "number of devices (default: all CUDA devices, else 4 virtual ones of the CPU)")
       .check(examples::whole(1, Device::kMaxIndex + 1));
   app.add_option("--device", o.device, "cuda, cpu, or auto: cuda if available")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
+  app.topic("Data");
   app.add_option("--batch-size", o.batch_size, "rows per batch")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();

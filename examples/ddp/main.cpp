@@ -23,7 +23,7 @@ namespace {
 
 using namespace ferrite;
 
-void add_options(examples::CommandLine& app, examples::Options& options) {
+void add_options(examples::CommandLine& app, examples::ddp::Options& options) {
   examples::add_training_options(app, options, {"convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
   app.remove_option("--profile");
@@ -57,7 +57,7 @@ int ddp(int argc, char** argv) {
        "ferrite-run --standalone --nproc-per-node=2 ddp",
        "ddp -n 2 -g 8 -nr 0 --master-addr 10.1.1.5   # on the first of two nodes; -nr 1 on the "
        "other"});
-  examples::Options options;
+  examples::ddp::Options options;
   add_options(app, options);
   // After a single dash, only one-letter options are recognised.
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -69,11 +69,11 @@ int ddp(int argc, char** argv) {
   if (!options.lr) options.lr = 0.01;
   if (!options.optimizer) options.optimizer = "sgd";
 
-  examples::run_on_node(options.node, [&] {
+  examples::ddp::run_on_node(options.node, [&] {
     options.device = examples::device_of_rank(options.device).str();
     const Device device = examples::apply(options);
     const examples::ProcessGroupScope group(options.backend, device, options.graph);
-    examples::train(options, device);
+    examples::ddp::train(options, device);
   });
   return 0;
 }

@@ -5,7 +5,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/bootstrap/spawn.h"
 
-namespace examples {
+namespace examples::ddp {
 
 namespace {
 
@@ -52,4 +52,4 @@ void run_on_node(const NodeOptions& options, const std::function<void()>& train)
   parallel::spawn([&](int) { train(); }, options.processes.value_or(1), spawn);
 }
 
-}  // namespace examples
+}  // namespace examples::ddp

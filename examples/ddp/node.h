@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace examples {
+namespace examples::ddp {
 
 struct NodeOptions {
   std::optional<int> nodes;      ///< -n: number of nodes; default 1
@@ -24,4 +24,4 @@ struct NodeOptions {
 /// this one as a rank. ValueError if the options contradict each other or a launcher.
 void run_on_node(const NodeOptions& options, const std::function<void()>& train);
 
-}  // namespace examples
+}  // namespace examples::ddp

@@ -13,7 +13,7 @@
 #include "ferrite/examples/common/ranks.h"
 #include "ferrite/examples/common/report.h"
 
-namespace examples {
+namespace examples::ddp {
 
 using namespace ferrite;
 
@@ -193,4 +193,4 @@ class Run {
 
 void train(const Options& options, const Device& device) { Run(options, device).train(); }
 
-}  // namespace examples
+}  // namespace examples::ddp

@@ -7,7 +7,7 @@
 #include "ferrite/examples/common/training_options.h"
 #include "ferrite/examples/ddp/node.h"
 
-namespace examples {
+namespace examples::ddp {
 
 struct Options : TrainingOptions {
   NodeOptions node;
@@ -19,4 +19,4 @@ struct Options : TrainingOptions {
 /// Trains and evaluates, together with the other ranks of the default group. Rank 0 reports.
 void train(const Options& options, const ferrite::Device& device);
 
-}  // namespace examples
+}  // namespace examples::ddp

@@ -27,7 +27,7 @@ using namespace ferrite;
 /// A loader of this rank's share: for training, of a shuffled order; for evaluation, of the data
 /// set in order, without duplicates.
 data::DataLoader<> loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
-                             const examples::Options& options, const Device& device) {
+                             const examples::elastic::Options& options, const Device& device) {
   return data::DataLoader(dataset, {.batch_size = *options.batch_size,
                                     .num_workers = options.workers,
                                     .seed = options.seed,
@@ -42,7 +42,7 @@ data::DataLoader<> loader_of(const std::shared_ptr<data::Dataset>& dataset, bool
 
 class Run {
  public:
-  Run(const examples::Options& options, const Device& device);
+  Run(const examples::elastic::Options& options, const Device& device);
   void train();
 
  private:
@@ -52,7 +52,7 @@ class Run {
   void step(const Tensor& images, const Tensor& labels);
   void evaluate();
 
-  const examples::Options& options_;
+  const examples::elastic::Options& options_;
   const bool first_ = parallel::get_rank() == 0;  // it prints, and writes snapshots
   const Device device_;
   examples::Splits data_;
@@ -70,7 +70,7 @@ class Run {
   std::mt19937_64 fate_{std::random_device()()};  // of --kill-every
 };
 
-Run::Run(const examples::Options& options, const Device& device)
+Run::Run(const examples::elastic::Options& options, const Device& device)
     : options_(options),
       device_(device),
       data_(examples::open_dataset(options)),
@@ -167,7 +167,7 @@ void Run::train() {
 
 int elastic(int argc, char** argv) {
   int exit_code = 0;
-  const auto options = examples::parse_options(argc, argv, exit_code);
+  const auto options = examples::elastic::parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   Device device = examples::apply(*options);
   if (device.is_cuda()) device = Device(DeviceType::cuda, parallel::get_local_rank());

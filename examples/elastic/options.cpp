@@ -2,7 +2,7 @@
 
 #include "ferrite/examples/common/command_line.h"
 
-namespace examples {
+namespace examples::elastic {
 
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   Options o;
@@ -65,4 +65,4 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   return o;
 }
 
-}  // namespace examples
+}  // namespace examples::elastic

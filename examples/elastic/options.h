@@ -6,7 +6,7 @@
 
 #include "ferrite/examples/common/training_options.h"
 
-namespace examples {
+namespace examples::elastic {
 
 struct Options : TrainingOptions {
   std::int64_t save_every = 50;
@@ -18,4 +18,4 @@ struct Options : TrainingOptions {
 /// Returns nullopt if the program must end with `exit_code`.
 std::optional<Options> parse_options(int argc, char** argv, int& exit_code);
 
-}  // namespace examples
+}  // namespace examples::elastic

@@ -27,7 +27,7 @@ using namespace ferrite;
 /// The configuration of a run, from the command line and the machine.
 struct Run {
   examples::TrainingOptions options;
-  examples::Recipe recipe;
+  examples::lenet::Recipe recipe;
   Device device;
 };
 
@@ -48,9 +48,9 @@ nlohmann::json configuration(const Run& run, const nn::Module& model) {
           {"parameters", model.num_parameters()}};
 }
 
-nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer,
-                            const examples::Metrics& train, const examples::Metrics& test,
-                            const Device& device) {
+nlohmann::json epoch_report(std::int64_t epoch, const examples::lenet::Trainer& trainer,
+                            const examples::lenet::Metrics& train,
+                            const examples::lenet::Metrics& test, const Device& device) {
   nlohmann::json report = {{"epoch", epoch},
                            {"step", trainer.steps()},
                            {"train_loss", examples::number(train.loss)},
@@ -64,14 +64,14 @@ nlohmann::json epoch_report(std::int64_t epoch, const examples::Trainer& trainer
 }
 
 /// Runs all epochs; returns the last test accuracy.
-double train_epochs(const Run& run, nn::Module& model, examples::Trainer& trainer,
+double train_epochs(const Run& run, nn::Module& model, examples::lenet::Trainer& trainer,
                     data::DataLoader<>& train_loader, data::DataLoader<>& test_loader,
                     metrics::ConfusionMatrix& confusion, examples::Report& report) {
-  examples::Metrics test;
+  examples::lenet::Metrics test;
   for (std::int64_t epoch = 1; !trainer.finished(); ++epoch) {
     const std::string label = fmt::format("epoch {:>2}/{}", epoch, run.recipe.epochs);
-    const examples::Metrics m = trainer.epoch(train_loader, label);
-    test = examples::evaluate(model, test_loader, trainer.finished() ? &confusion : nullptr);
+    const examples::lenet::Metrics m = trainer.epoch(train_loader, label);
+    test = examples::lenet::evaluate(model, test_loader, trainer.finished() ? &confusion : nullptr);
     fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", label.size(), test.loss,
                test.accuracy);
     report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
@@ -100,7 +100,7 @@ void train(const Run& run) {
   data::DataLoader test_loader(
       data.test, {.batch_size = 1000, .num_workers = run.options.workers, .device = run.device});
 
-  const auto model = examples::make_model(run.options.model);
+  const auto model = examples::lenet::make_model(run.options.model);
   model->to(run.device);
   model->to(kChannelsLast);
   const auto optimizer =
@@ -112,9 +112,9 @@ void train(const Run& run) {
 
   std::int64_t steps = run.recipe.epochs * train_loader.size();
   if (run.options.max_steps > 0) steps = std::min(steps, run.options.max_steps);
-  examples::Trainer trainer(*model, *optimizer,
-                            {.lr = run.recipe.lr, .cosine = run.recipe.cosine, .steps = steps},
-                            run.device, run.options.graph);
+  examples::lenet::Trainer trainer(
+      *model, *optimizer, {.lr = run.recipe.lr, .cosine = run.recipe.cosine, .steps = steps},
+      run.device, run.options.graph);
   trainer.set_profile(examples::make_profile(run.options.profile, *model));
   report.set("configuration", configuration(run, *model));
   report.write();
@@ -131,7 +131,7 @@ void train(const Run& run) {
   report.write();
   if (!report.files().curves.empty()) fmt::print("\ncurves in {}\n", report.files().curves);
   if (!run.options.checkpoint_dir.empty())
-    fmt::print("\nweights saved in {}\n", examples::save_weights(*model, run.options, data));
+    fmt::print("\nweights saved in {}\n", examples::lenet::save_weights(*model, run.options, data));
 }
 
 int lenet(int argc, char** argv) {
@@ -151,10 +151,10 @@ int lenet(int argc, char** argv) {
 
   run.device = examples::apply(run.options);
   if (!picture.empty()) {
-    examples::predict(picture, run.options.checkpoint_dir, run.device);
+    examples::lenet::predict(picture, run.options.checkpoint_dir, run.device);
     return 0;
   }
-  run.recipe = examples::recipe_for(run.options);
+  run.recipe = examples::lenet::recipe_for(run.options);
   train(run);
   return 0;
 }

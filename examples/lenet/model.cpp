@@ -3,7 +3,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/nn/models/lenet.h"
 
-namespace examples {
+namespace examples::lenet {
 
 Recipe recipe_for(const TrainingOptions& options) {
   Recipe recipe;
@@ -27,4 +27,4 @@ std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name) {
   return std::make_unique<ferrite::nn::LeNet5>();
 }
 
-}  // namespace examples
+}  // namespace examples::lenet

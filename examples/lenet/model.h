@@ -7,7 +7,7 @@
 #include "ferrite/examples/common/training_options.h"
 #include "ferrite/nn/module.h"
 
-namespace examples {
+namespace examples::lenet {
 
 struct Recipe {
   std::int64_t epochs = 10;
@@ -26,4 +26,4 @@ Recipe recipe_for(const TrainingOptions& options);
 /// ValueError for an unknown name.
 std::unique_ptr<ferrite::nn::Module> make_model(const std::string& name);
 
-}  // namespace examples
+}  // namespace examples::lenet

@@ -17,7 +17,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/softmax.h"
 
-namespace examples {
+namespace examples::lenet {
 
 using ferrite::Tensor;
 namespace data = ferrite::data;
@@ -137,4 +137,4 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
     fmt::print("  {:<14} {:6.2f} %\n", classes[order[i]], 100 * p[order[i]]);
 }
 
-}  // namespace examples
+}  // namespace examples::lenet

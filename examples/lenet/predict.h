@@ -8,7 +8,7 @@
 #include "ferrite/examples/common/training_options.h"
 #include "ferrite/nn/module.h"
 
-namespace examples {
+namespace examples::lenet {
 
 /// Writes `final.safetensors` into the checkpoint folder, with the metadata that predict() needs.
 /// Returns its path.
@@ -20,4 +20,4 @@ std::string save_weights(const ferrite::nn::Module& model, const TrainingOptions
 void predict(const std::string& picture, const std::string& checkpoint_dir,
              const ferrite::Device& device);
 
-}  // namespace examples
+}  // namespace examples::lenet

@@ -10,7 +10,7 @@
 #include "ferrite/examples/common/device_use.h"
 #include "ferrite/examples/common/training_options.h"
 
-namespace examples {
+namespace examples::lenet {
 
 using namespace ferrite;
 
@@ -127,4 +127,4 @@ Metrics evaluate(nn::Module& model, data::DataLoader<>& loader,
   return meters.result(seen, timer);
 }
 
-}  // namespace examples
+}  // namespace examples::lenet

@@ -18,7 +18,7 @@
 #include "ferrite/nn/module.h"
 #include "ferrite/optim/optimizer.h"
 
-namespace examples {
+namespace examples::lenet {
 
 /// The results of a pass over a data set.
 struct Metrics {
@@ -91,4 +91,4 @@ class Trainer {
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader<>& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
-}  // namespace examples
+}  // namespace examples::lenet

@@ -119,19 +119,18 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
 }
 
 int model_parallel(int argc, char** argv) {
-  examples::CommandLine app("A network on two devices, split by layers and by its matrices.");
+  examples::CommandLine app("A network on two devices, split by layers and by its matrices.",
+                            {"model_parallel --dataset mnist --data data-sets",
+                             "model_parallel --device cpu --hidden 2048    # two virtual devices"});
   Options o;
   o.data.dataset = "synthetic-digits";
+  app.topic("Data");
   app.add_option("--dataset", o.data.dataset, "data set to train on")
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
-  app.add_option(
-         "--device", o.device,
-         "cuda, cpu (virtual devices of one thread each), or auto: cuda if there are two devices")
-      .check(examples::one_of({"auto", "cpu", "cuda"}))
-      .capture_default_str();
+  app.topic("Model and training");
   app.add_option("--hidden", o.hidden, "hidden units")
       .check(examples::whole<std::int64_t>(2))
       .capture_default_str();
@@ -144,6 +143,12 @@ int model_parallel(int argc, char** argv) {
   app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();
   app.add_option("--seed", o.data.seed, "seed of weights and shuffling")
       .check(examples::whole<std::uint64_t>(0))
+      .capture_default_str();
+  app.topic("Devices");
+  app.add_option(
+         "--device", o.device,
+         "cuda, cpu (virtual devices of one thread each), or auto: cuda if there are two devices")
+      .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;
 

@@ -19,7 +19,7 @@ int pipeline(int argc, char** argv) {
   examples::CommandLine app("Trains a network whose layers are split over devices.",
                             {"pipeline --stages 2 --chunks 8 --epochs 1",
                              "pipeline --devices cuda:0,cuda:1 --checkpoint never"});
-  examples::Options options;
+  examples::pipeline::Options options;
   examples::add_training_options(app, options, {"resnet18", "convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist", "cifar10"});
   for (const char* other :
@@ -58,12 +58,12 @@ int pipeline(int argc, char** argv) {
   if (!options.lr) options.lr = 0.05;
   if (!options.optimizer) options.optimizer = "sgd";
 
-  const std::vector<Device> devices = examples::devices_of(options);
+  const std::vector<Device> devices = examples::pipeline::devices_of(options);
   // By default, a virtual device uses one core, because otherwise each would use all cores.
   if (devices[0].is_cpu() && !devices[0].is_host() && options.threads == 0) options.threads = 1;
   options.device = devices[0].str();
   examples::apply(options);
-  examples::train(options, devices);
+  examples::pipeline::train(options, devices);
   return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "ferrite/examples/common/optimizers.h"
 #include "ferrite/nn/models/resnet_layers.h"
 
-namespace examples {
+namespace examples::pipeline {
 
 using namespace ferrite;
 
@@ -179,4 +179,4 @@ void train(const Options& options, const std::vector<Device>& devices) {
   fmt::print("weights saved in {}\n", path.string());
 }
 
-}  // namespace examples
+}  // namespace examples::pipeline

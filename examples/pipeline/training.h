@@ -7,7 +7,7 @@
 #include "ferrite/core/device.h"
 #include "ferrite/examples/common/training_options.h"
 
-namespace examples {
+namespace examples::pipeline {
 
 struct Options : TrainingOptions {
   int stages = 2;
@@ -24,4 +24,4 @@ std::vector<ferrite::Device> devices_of(const Options& options);
 
 void train(const Options& options, const std::vector<ferrite::Device>& devices);
 
-}  // namespace examples
+}  // namespace examples::pipeline

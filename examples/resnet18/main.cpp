@@ -29,7 +29,7 @@ using namespace ferrite;
 /// A training run with its inputs and outputs.
 class Run {
  public:
-  Run(const examples::Options& options, const Device& device);
+  Run(const examples::resnet18::Options& options, const Device& device);
   void train();
 
  private:
@@ -39,10 +39,10 @@ class Run {
   void one_epoch();
   void finish(double seconds);
   void write_weights() const;
-  examples::Metrics evaluate(metrics::ConfusionMatrix* confusion = nullptr);
+  examples::resnet18::Metrics evaluate(metrics::ConfusionMatrix* confusion = nullptr);
   nlohmann::json configuration() const;
 
-  const examples::Options& options_;
+  const examples::resnet18::Options& options_;
   const Device device_;
   const bool writes_ = parallel::get_rank() == 0;  // only this rank writes files
   examples::Report report_;
@@ -53,7 +53,7 @@ class Run {
   std::optional<optim::amp::Amp> amp_;
   std::unique_ptr<optim::AveragedModel> ema_;                 // null without --ema
   std::unique_ptr<parallel::DistributedDataParallel<>> ddp_;  // null without --ddp
-  std::optional<examples::Trainer> trainer_;
+  std::optional<examples::resnet18::Trainer> trainer_;
   metrics::ConfusionMatrix confusion_;
 
   // The state in a checkpoint besides that of the trainer.
@@ -63,7 +63,7 @@ class Run {
   std::optional<data::CheckpointManager> checkpoints_;
 };
 
-data::DataLoaderOptions loading(const examples::Options& options, const Device& device) {
+data::DataLoaderOptions loading(const examples::resnet18::Options& options, const Device& device) {
   return {.batch_size = *options.batch_size,
           .num_workers = options.workers,
           .seed = options.seed,
@@ -81,7 +81,7 @@ data::DistributedSampler share_of(const data::Dataset& set, data::Split split, s
 }
 
 data::DataLoader<> make_loader(const std::shared_ptr<data::Dataset>& set, data::Split split,
-                               const examples::Options& options, const Device& device) {
+                               const examples::resnet18::Options& options, const Device& device) {
   data::DataLoaderOptions loader = loading(options, device);
   if (split == data::Split::train) loader.batch_size *= options.accumulate;
   if (options.ddp)
@@ -91,13 +91,13 @@ data::DataLoader<> make_loader(const std::shared_ptr<data::Dataset>& set, data::
   return data::DataLoader(set, loader);
 }
 
-double learning_rate(const examples::Options& o) {
+double learning_rate(const examples::resnet18::Options& o) {
   return optim::scale_lr(*o.lr, o.base_batch_size,
                          *o.batch_size * o.accumulate * parallel::get_world_size(),
                          optim::lr_scaling(o.scale_lr));
 }
 
-Run::Run(const examples::Options& options, const Device& device)
+Run::Run(const examples::resnet18::Options& options, const Device& device)
     : options_(options),
       device_(device),
       report_(writes_ ? examples::report_files(options) : examples::ReportFiles{}),
@@ -105,16 +105,17 @@ Run::Run(const examples::Options& options, const Device& device)
       train_loader_(make_loader(data_.train, data::Split::train, options, device)),
       test_loader_(make_loader(data_.test, data::Split::test, options, device)),
       confusion_(static_cast<std::int64_t>(data_.classes.size()), device) {
-  model_ = examples::make_model(options, data_.train->get(0).input.shape(),
-                                static_cast<std::int64_t>(data_.classes.size()));
+  model_ = examples::resnet18::make_model(options, data_.train->get(0).input.shape(),
+                                          static_cast<std::int64_t>(data_.classes.size()));
   if (!options.freeze.empty()) model_->requires_grad_(false, options.freeze);
   model_->to(device);
   if (options.channels_last) model_->to(kChannelsLast);
-  optimizer_ = examples::make_optimizer(*options.optimizer, examples::trainable(*model_),
+  optimizer_ = examples::make_optimizer(*options.optimizer, examples::resnet18::trainable(*model_),
                                         {.lr = learning_rate(options),
                                          .momentum = options.momentum,
                                          .weight_decay = options.weight_decay});
-  amp_.emplace(optim::amp::initialize(*model_, *optimizer_, examples::precision(options)));
+  amp_.emplace(
+      optim::amp::initialize(*model_, *optimizer_, examples::resnet18::precision(options)));
   if (options.ema > 0)
     ema_ = std::make_unique<optim::AveragedModel>(
         *model_, optim::AveragedModelOptions{.decay = options.ema, .warmup = true});
@@ -126,10 +127,11 @@ Run::Run(const examples::Options& options, const Device& device)
             .static_graph = options.graph,
             .rebuild_buckets = false,  // the first step of a resumed run is then like all others
         });
-  trainer_.emplace(examples::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
-                   options, train_loader_.size(), static_cast<std::int64_t>(data_.classes.size()));
+  trainer_.emplace(
+      examples::resnet18::Training{*model_, *optimizer_, *amp_, ema_.get(), ddp_.get(), device},
+      options, train_loader_.size(), static_cast<std::int64_t>(data_.classes.size()));
 
-  configuration_ = examples::configuration(options).dump();
+  configuration_ = examples::resnet18::configuration(options).dump();
   state_.add("model", *model_).add("optimizer", *optimizer_).add("loader", train_loader_);
   state_.add_generators();
   trainer_->add_to(state_);
@@ -138,7 +140,7 @@ Run::Run(const examples::Options& options, const Device& device)
 }
 
 nlohmann::json Run::configuration() const {
-  nlohmann::json all = examples::configuration(options_);
+  nlohmann::json all = examples::resnet18::configuration(options_);
   all.update({{"device", device_.str()},
               {"threads", num_threads()},
               {"workers", options_.workers},
@@ -159,8 +161,8 @@ void Run::resume() {
   if (!options_.resume) return;
   for (const data::CheckpointInfo& checkpoint : checkpoints_->list())
     if (checkpoint.error.empty())
-      examples::check_same_configuration(
-          examples::configuration(options_),
+      examples::resnet18::check_same_configuration(
+          examples::resnet18::configuration(options_),
           data::load_safetensors_metadata(checkpoint.path)["configuration"]);
   const auto report = checkpoints_->resume(state_, {.fall_back = true});
   check_resumed_together();
@@ -189,18 +191,18 @@ void Run::save(std::optional<double> test_accuracy) {
 }
 
 /// Without --sync-bn each rank has its own running statistics: those of rank 0 are used.
-examples::Metrics Run::evaluate(metrics::ConfusionMatrix* confusion) {
+examples::resnet18::Metrics Run::evaluate(metrics::ConfusionMatrix* confusion) {
   if (ddp_) examples::share_buffers(*model_);
-  return examples::evaluate(*model_, test_loader_, confusion);
+  return examples::resnet18::evaluate(*model_, test_loader_, confusion);
 }
 
 void Run::one_epoch() {
-  const examples::Metrics train = trainer_->epoch(epoch_, train_loader_, [this] {
+  const examples::resnet18::Metrics train = trainer_->epoch(epoch_, train_loader_, [this] {
     if (options_.save_every > 0 && trainer_->steps() % options_.save_every == 0) save();
   });
   const bool last = epoch_ == trainer_->last_epoch();
-  const examples::Metrics test = evaluate(last ? &confusion_ : nullptr);
-  const std::size_t indent = examples::epoch_label(epoch_, options_).size();
+  const examples::resnet18::Metrics test = evaluate(last ? &confusion_ : nullptr);
+  const std::size_t indent = examples::resnet18::epoch_label(epoch_, options_).size();
   fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", indent, test.loss, test.accuracy);
   nlohmann::json row = {{"epoch", epoch_},
                         {"step", trainer_->steps()},
@@ -214,7 +216,7 @@ void Run::one_epoch() {
                         {"test_accuracy", test.accuracy}};
   if (ema_) {
     const optim::AveragedWeights averaged(*model_, *ema_);
-    const examples::Metrics ema = evaluate();
+    const examples::resnet18::Metrics ema = evaluate();
     fmt::print("{:<{}}  with averaged weights: loss {:.4f} accuracy {:.4f}\n", "", indent, ema.loss,
                ema.accuracy);
     row["ema_loss"] = examples::number(ema.loss);
@@ -282,7 +284,7 @@ void Run::write_weights() const {
 
 int resnet18(int argc, char** argv) {
   std::optional<int> exit_code;
-  examples::Options options = examples::parse_options(argc, argv, exit_code);
+  examples::resnet18::Options options = examples::resnet18::parse_options(argc, argv, exit_code);
   if (exit_code) return *exit_code;
   if (options.ddp) options.device = examples::device_of_rank(options.device).str();
   const Device device = examples::apply(options);

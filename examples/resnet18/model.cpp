@@ -5,7 +5,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/nn/models/registry.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 using namespace ferrite;
 
@@ -43,4 +43,4 @@ void set_training(nn::Module& model) {
   }
 }
 
-}  // namespace examples
+}  // namespace examples::resnet18

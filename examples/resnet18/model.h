@@ -8,7 +8,7 @@
 #include "ferrite/nn/module.h"
 #include "ferrite/optim/amp/options.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 /// The network for images of that shape, [C, H, W], and `classes` classes.
 std::unique_ptr<ferrite::nn::Module> make_model(const Options& options, const ferrite::Shape& image,
@@ -25,4 +25,4 @@ ferrite::optim::amp::Options precision(const Options& options);
 /// normalising by their running statistics, which do not change.
 void set_training(ferrite::nn::Module& model);
 
-}  // namespace examples
+}  // namespace examples::resnet18

@@ -5,7 +5,7 @@
 #include "ferrite/nn/models/registry.h"
 #include "ferrite/parallel/comm/process_group.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 namespace {
 
@@ -235,4 +235,4 @@ void check_same_configuration(const nlohmann::json& mine, const std::string& tex
                 "the checkpoint was written by a run with other options: {}", different);
 }
 
-}  // namespace examples
+}  // namespace examples::resnet18

@@ -8,7 +8,7 @@
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/training_options.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 struct Options : TrainingOptions {
   // ---- The network and its images
@@ -61,4 +61,4 @@ nlohmann::json configuration(const Options& options);
 /// the run that is to be continued.
 void check_same_configuration(const nlohmann::json& mine, const std::string& text);
 
-}  // namespace examples
+}  // namespace examples::resnet18

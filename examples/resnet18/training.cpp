@@ -9,7 +9,7 @@
 #include "ferrite/examples/common/profiling.h"
 #include "ferrite/examples/resnet18/model.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 using namespace ferrite;
 
@@ -262,4 +262,4 @@ Metrics evaluate(nn::Module& model, data::DataLoader<>& loader,
   return {.loss = mean, .accuracy = accuracy.value(), .images_per_second = speed.rate() * ranks()};
 }
 
-}  // namespace examples
+}  // namespace examples::resnet18

@@ -27,7 +27,7 @@
 #include "ferrite/optim/optimizer.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 
-namespace examples {
+namespace examples::resnet18 {
 
 /// The results of a pass over a data set.
 struct Metrics {
@@ -109,4 +109,4 @@ class Trainer {
 Metrics evaluate(ferrite::nn::Module& model, ferrite::data::DataLoader<>& loader,
                  ferrite::metrics::ConfusionMatrix* confusion = nullptr);
 
-}  // namespace examples
+}  // namespace examples::resnet18

@@ -37,7 +37,7 @@ Found look_for(const std::string& path) {
   throw CannotStart(
       fmt::format(
           "[{}] {} is not an executable file{}", kOp, path,
-          script ? fmt::format(" (scripts: ferrite-run [options] python3 {} ...)", name) : ""),
+          script ? fmt::format(" (scripts: ferrite-run [OPTIONS] python3 {} ...)", name) : ""),
       126);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/core/version.h"
 #include "ferrite/parallel/launcher/agent.h"
 #include "ferrite/parallel/launcher/host.h"
@@ -30,13 +31,13 @@ int main(int argc, char** argv) {
     }
     return Agent(options).run();
   } catch (const CannotStart& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}", terminal::error_line(error.what()));
     return error.code;
   } catch (const ValueError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}", terminal::error_line(error.what()));
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    fmt::print(stderr, "{}", terminal::error_line(error.what()));
     return 1;
   }
 }

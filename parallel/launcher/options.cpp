@@ -186,7 +186,7 @@ void from_environment(Options& options) {
 
 void check(const Options& o) {
   FERRITE_CHECK(!o.command.empty(), ValueError, kOp,
-                "expected a program to start: ferrite-run [options] program [its arguments]");
+                "expected a program to start: ferrite-run [OPTIONS] program [its arguments]");
   FERRITE_CHECK(!o.standalone || o.nnodes == 1, ValueError, kOp,
                 "--standalone is for one node, but --nnodes={}", o.nnodes);
   FERRITE_CHECK(!o.standalone || o.rdzv_endpoint.empty(), ValueError, kOp,
@@ -310,7 +310,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
 
 std::string help_text() {
   std::string text =
-      "ferrite-run [options] program [its arguments]\n\n"
+      "Usage: ferrite-run [OPTIONS] program [its arguments]\n\n"
       "Starts a program once a worker, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and the "
       "like\n"
       "in its environment; watches the workers, and starts them again where one fails.\n"

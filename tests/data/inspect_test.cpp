@@ -300,9 +300,9 @@ TEST_CASE("inspect: wrong arguments give status 2, and the program itself runs")
       {"a", "--convert", "b", "--max-shard-size", "99999999999GB"}};
   for (const auto& arguments : wrong) {
     CAPTURE(fmt::format("{}", fmt::join(arguments, " ")));
-    CHECK(contains(error_of(2, arguments), "ferrite-inspect --help"));
+    CHECK(contains(error_of(2, arguments), "Run with --help for more information"));
   }
-  CHECK(contains(inspect_command({"--help"}).out, "Usage: ferrite-inspect FILE"));
+  CHECK(contains(inspect_command({"--help"}).out, "Usage: ferrite-inspect [OPTIONS] FILE"));
   CHECK(inspect_command({"--version"}).out == std::string("ferrite-inspect ") + version() + "\n");
 
   const TempDir dir;
