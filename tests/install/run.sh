@@ -95,10 +95,12 @@ if compgen -G "$scratch/prefix/lib*/libferrite_onnx.*" >/dev/null; then
 else
   echo "the component onnx: skipped, as libonnx was not found"
 fi
-# With add_subdirectory it must compile; linking was tested above.
+# With add_subdirectory it must compile, and a program with the core library must run; all libraries were
+# linked above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
-cmake --build "$scratch/subdirectory" --target consumer_objects
+cmake --build "$scratch/subdirectory" --target consumer_objects consumer_core
+"$scratch/subdirectory/consumer_core"
 # FetchContent differs in where the folder comes from; without FERRITE_TESTS=OFF and the like a user's
 # project has none of them.
 cmake -S "$here/consumer" -B "$scratch/fetched" -DFERRITE_SOURCE="$here/../.." -DFETCH=ON -DFERRITE_CUDA=OFF "$@"
@@ -106,7 +108,8 @@ if cmake --build "$scratch/fetched" --target help | grep -E '\b(lenet|test_core)
   echo "expected a project that fetches Ferrite to have neither its examples nor its tests" >&2
   exit 1
 fi
-cmake --build "$scratch/fetched" --target help | grep ferrite_core >/dev/null
+cmake --build "$scratch/fetched" --target consumer_core
+"$scratch/fetched/consumer_core"
 
 # With FERRITE_ISA_LEVELS the loader chooses among kernels of several levels: the program runs
 # with each level that this machine supports.
