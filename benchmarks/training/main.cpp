@@ -3,6 +3,8 @@
 #include "ferrite/benchmarks/training/machine.h"
 #include "ferrite/benchmarks/training/trainer.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
+#include "ferrite/core/version.h"
 
 namespace {
 
@@ -19,7 +21,9 @@ void run(const bench::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(bench::kAbout);
+  CLI::App app(bench::kAbout, "bench_training");
+  app.set_version_flag("--version", std::string("bench_training ") + version());
+  app.failure_message(terminal::usage_error);
   bench::Options options;
   bench::add_options(app, options);
   app.add_flag("--checkpoint", options.checkpoint,

@@ -51,7 +51,8 @@ TEST_CASE("mnist refuses wrong options") {
   const Workplace place("mnist");
   check_refused(place.run({"--data", "nosuch"}), "nosuch", 1);
   check_refused(place.run({"--device", "gpu"}), "cannot read 'gpu'", 1);
-  check_refused(place.run({"--epochs", "0"}), "--epochs", -1);
+  check_refused(place.run({"--epochs", "0"}),
+                "error: --epochs: expected a positive number, got 0\n", -1);
   check_refused(
       place.run({"--data", place.path().string(), "--epochs", "1", "--save", "/nosuch/x"}),
       "/nosuch/x", 1);

@@ -81,7 +81,7 @@ inline void check_refused(const Outcome& outcome, const std::string& text, int c
   const std::size_t first = outcome.err.find('\n');
   REQUIRE(first != std::string::npos);
   CHECK(first < 500);
-  // Only CLI11 adds a line of its own.
+  // Only errors of the command line have a second line.
   const std::string rest = outcome.err.substr(first + 1);
   CHECK((rest.empty() || rest == "Run with --help for more information.\n"));
 }
