@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 using namespace ferrite;
@@ -112,6 +113,13 @@ TEST_CASE("styles and redrawn lines are for terminals that have them") {
   const Variable dumb("TERM", "dumb");
   CHECK_FALSE(terminal::redraws(pty.stream()));
   CHECK_FALSE(terminal::has_styles(pty.stream()));
+}
+
+TEST_CASE("errors have one form") {
+  const Variable none("NO_COLOR", "1");
+  CHECK(terminal::error_line("no") == "error: no\n");
+  CHECK(terminal::usage_error(nullptr, std::runtime_error("--epochs: no")) ==
+        "error: --epochs: no\nRun with --help for more information.\n");
 }
 
 TEST_CASE("a line is cut to the terminal, replaced, and cleared at its end") {
