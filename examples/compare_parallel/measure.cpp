@@ -12,6 +12,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/data/file.h"
 #include "ferrite/examples/compare_parallel/strategies.h"
 #include "ferrite/parallel/comm/local/local_group.h"
