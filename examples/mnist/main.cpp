@@ -82,8 +82,7 @@ int main(int argc, char** argv) try {
   int epochs = 3;
   CLI::App app("Trains a convolutional network on MNIST.", "mnist");
   app.footer("Examples:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
-  app.set_version_flag("--version", std::string("mnist ") + version(),
-                       "print the version of Ferrite");
+  app.set_version_flag("--version", std::string("mnist ") + version(), "print the version");
   app.failure_message(terminal::usage_error);
   app.option_defaults()->group("Files");
   app.add_option("--data", folder, "the folder with MNIST");
