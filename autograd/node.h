@@ -76,6 +76,7 @@ class Node : public RefCounted {
   /// Called after those hooks, with the gradient they produced.
   void add_observer(std::uint32_t output, GradientHook hook);
   void remove_hook(std::uint64_t id);
+  /// Whether a hook or an observer is registered.
   bool has_hooks() const { return hooks_ && !hooks_->empty(); }
   void run_hooks(Gradients& outputs) const;
 

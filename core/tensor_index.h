@@ -15,6 +15,7 @@ namespace ferrite {
 /// A new dimension of size 1 in an index; a bound that is left out in a Slice.
 inline constexpr std::nullopt_t None = std::nullopt;
 
+/// The type of Ellipsis, Python's `...` in an index.
 struct EllipsisType {};
 /// All dimensions that the other indices leave; "..." in quotes means the same.
 inline constexpr EllipsisType Ellipsis{};

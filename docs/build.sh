@@ -2,7 +2,7 @@
 # Builds the documentation site, the guide and the reference, in build/site, and checks it.
 #   bash docs/build.sh
 # It fails on broken links in the repository's Markdown and in the generated pages, on whatever Doxygen
-# warns of, and on public names that have no description and are not in docs/site/undocumented.txt.
+# warns of, and on public names and classes that have no description.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,6 +40,6 @@ doxygen "$work/Doxyfile"
 # A line of a hundred names says nothing.
 grep -l '^<p>Inherited by' "$site"/*.html | xargs -r sed -i -E '/^<p>Inherited by(.*<a ){12}/d'
 
-python3 docs/site/check.py names "$work/warnings.log" "$@"
+python3 docs/site/check.py names "$work/warnings.log"
 python3 docs/site/check.py site "$site"
 echo "The site is in $site: open $site/index.html"

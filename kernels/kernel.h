@@ -40,13 +40,19 @@
 
 namespace ferrite::kernels {
 
+/// A kernel, by its implementations for the host and for CUDA devices.
 template <auto on_cpu, auto on_cuda>
 class Kernel;
 
+/// A function object that runs one of two implementations, by the device of its stream:
+/// on_cpu(args...) for the host and its virtual devices, on_cuda(stream, args...) for a GPU.
+/// FERRITE_KERNEL declares one. Both have the same parameters besides the stream.
 template <class... Args, void (*on_cpu)(Args...), void (*on_cuda)(const Stream&, Args...)>
 class Kernel<on_cpu, on_cuda> {
  public:
+  /// Profiles show the kernel as `op`.
   constexpr explicit Kernel(const char* op) : op_(op) {}
+  /// Runs the kernel on the device of `stream`; DTypeError for a complex view.
   void operator()(const Stream& stream, Args... args) const;
 
  private:
@@ -70,6 +76,7 @@ namespace ferrite::kernels {
 #if !defined(FERRITE_HAVE_CUDA)
 #error "FERRITE_HAVE_CUDA is not defined: link the CMake target ferrite::ferrite, which defines it"
 #endif
+/// Whether the library was built with CUDA.
 inline constexpr bool kHaveCuda = FERRITE_HAVE_CUDA != 0;
 
 namespace detail {

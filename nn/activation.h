@@ -119,12 +119,20 @@ class FunctionModule : public Module {
   Tensor forward(const Tensor& input) override { return function(input); }
 };
 
+/// scale * x for x > 0, else scale * alpha * (exp(x) - 1), with the constants alpha = 1.6733 and
+/// scale = 1.0507 that keep mean and variance (Klambauer et al. 2017).
 class SELU : public Cloneable<SELU, FunctionModule<selu>> {};
+/// relu6(x + 3) / 6, an approximation of sigmoid by straight lines: 0 up to -3, 1 from 3 on.
 class Hardsigmoid : public Cloneable<Hardsigmoid, FunctionModule<hardsigmoid>> {};
+/// x * relu6(x + 3) / 6, an approximation of SiLU (Howard et al. 2019).
 class Hardswish : public Cloneable<Hardswish, FunctionModule<hardswish>> {};
+/// x * tanh(softplus(x)) (Misra 2019).
 class Mish : public Cloneable<Mish, FunctionModule<mish>> {};
+/// x / (1 + |x|), which lies between -1 and 1.
 class Softsign : public Cloneable<Softsign, FunctionModule<softsign>> {};
+/// x - tanh(x).
 class Tanhshrink : public Cloneable<Tanhshrink, FunctionModule<tanhshrink>> {};
+/// x limited to [0, 6]: min(max(x, 0), 6).
 class ReLU6 : public Cloneable<ReLU6, FunctionModule<relu6>> {};
 /// log(sigmoid(x)), without overflow.
 class LogSigmoid : public Cloneable<LogSigmoid> {

@@ -83,14 +83,40 @@ extern template class ConvNd<1>;
 extern template class ConvNd<2>;
 extern template class ConvNd<3>;
 
+/// Convolution of lines: an input [N, in_channels, L] or [in_channels, L] gives [N, out_channels,
+/// L'] or the same without N, of a size that the options decide. In each dimension the size is
+/// (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down. The weight is
+/// [out_channels, in_channels / groups, K]. The options and their defaults are those of
+/// Conv1dOptions. ShapeError for inputs of another rank or number of channels.
+///
+///   nn::Conv1d conv(16, 33, 3, {.stride = 2});
+///   Tensor y = conv(randn({20, 16, 50}));  // [20, 33, 24]
 class Conv1d : public Cloneable<Conv1d, ConvNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Convolution of images: an input [N, in_channels, H, W] or [in_channels, H, W] gives [N,
+/// out_channels, H', W'] or the same without N, of a size that the options decide. In each
+/// dimension the size is (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
+/// The weight is [out_channels, in_channels / groups, KH, KW]. The options and their defaults are
+/// those of Conv2dOptions. ShapeError for inputs of another rank or number of channels.
+///
+///   nn::Conv2d conv(3, 16, 3, {.padding = 1});
+///   Tensor y = conv(randn({8, 3, 32, 32}));  // [8, 16, 32, 32]
 class Conv2d : public Cloneable<Conv2d, ConvNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Convolution of volumes: an input [N, in_channels, D, H, W] or [in_channels, D, H, W] gives [N,
+/// out_channels, D', H', W'] or the same without N, of a size that the options decide. In each
+/// dimension the size is (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1, rounded down.
+/// The weight is [out_channels, in_channels / groups, KD, KH, KW]. The options and their defaults
+/// are those of Conv3dOptions. ShapeError for inputs of another rank or number of channels.
+///
+///   nn::Conv3d conv(1, 8, 3, {.padding = 1});
+///   Tensor y = conv(randn({2, 1, 16, 32, 32}));  // [2, 8, 16, 32, 32]
 class Conv3d : public Cloneable<Conv3d, ConvNd<3>> {
  public:
   using Cloneable::Cloneable;
@@ -145,14 +171,40 @@ extern template class ConvTransposeNd<1>;
 extern template class ConvTransposeNd<2>;
 extern template class ConvTransposeNd<3>;
 
+/// Transposed convolution of lines, the gradient of a convolution by its input: an input [N,
+/// in_channels, L] or [in_channels, L] gives [N, out_channels, L'] or the same without N. In each
+/// dimension the size is (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
+/// The weight is [in_channels, out_channels / groups, K]. ShapeError for inputs of another rank or
+/// number of channels.
+///
+///   nn::ConvTranspose1d up(16, 8, 4, {.stride = 2, .padding = 1});
+///   Tensor y = up(randn({2, 16, 50}));  // [2, 8, 100]
 class ConvTranspose1d : public Cloneable<ConvTranspose1d, ConvTransposeNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Transposed convolution of images, the gradient of a convolution by its input: an input [N,
+/// in_channels, H, W] or [in_channels, H, W] gives [N, out_channels, H', W'] or the same without N.
+/// In each dimension the size is (in - 1) stride - 2 padding + dilation (kernel - 1) +
+/// output_padding + 1. The weight is [in_channels, out_channels / groups, KH, KW]. ShapeError for
+/// inputs of another rank or number of channels.
+///
+///   nn::ConvTranspose2d up(16, 8, 4, {.stride = 2, .padding = 1});
+///   Tensor y = up(randn({2, 16, 8, 8}));  // [2, 8, 16, 16]
 class ConvTranspose2d : public Cloneable<ConvTranspose2d, ConvTransposeNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Transposed convolution of volumes, the gradient of a convolution by its input: an input [N,
+/// in_channels, D, H, W] or [in_channels, D, H, W] gives [N, out_channels, D', H', W'] or the same
+/// without N. In each dimension the size is (in - 1) stride - 2 padding + dilation (kernel - 1) +
+/// output_padding + 1. The weight is [in_channels, out_channels / groups, KD, KH, KW]. ShapeError
+/// for inputs of another rank or number of channels.
+///
+///   nn::ConvTranspose3d up(16, 8, 4, {.stride = 2, .padding = 1});
+///   Tensor y = up(randn({2, 16, 4, 8, 8}));  // [2, 8, 8, 16, 16]
 class ConvTranspose3d : public Cloneable<ConvTranspose3d, ConvTransposeNd<3>> {
  public:
   using Cloneable::Cloneable;

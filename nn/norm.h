@@ -136,14 +136,28 @@ extern template class InstanceNormNd<1>;
 extern template class InstanceNormNd<2>;
 extern template class InstanceNormNd<3>;
 
+/// Normalises each channel of each element of a batch [N, C, L], or of [C, L], to mean 0 and
+/// variance 1. By default there are no parameters (affine = false) and no running statistics
+/// (track_running_stats = false). ShapeError for inputs of other ranks, and for another number of
+/// channels than num_features where there are parameters or statistics.
 class InstanceNorm1d : public Cloneable<InstanceNorm1d, InstanceNormNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Normalises each channel of each element of a batch [N, C, H, W], or of [C, H, W], to mean 0 and
+/// variance 1. By default there are no parameters (affine = false) and no running statistics
+/// (track_running_stats = false). ShapeError for inputs of other ranks, and for another number of
+/// channels than num_features where there are parameters or statistics.
 class InstanceNorm2d : public Cloneable<InstanceNorm2d, InstanceNormNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// Normalises each channel of each element of a batch [N, C, D, H, W], or of [C, D, H, W], to mean
+/// 0 and variance 1. By default there are no parameters (affine = false) and no running statistics
+/// (track_running_stats = false). ShapeError for inputs of other ranks, and for another number of
+/// channels than num_features where there are parameters or statistics.
 class InstanceNorm3d : public Cloneable<InstanceNorm3d, InstanceNormNd<3>> {
  public:
   using Cloneable::Cloneable;

@@ -132,88 +132,171 @@ class FractionalMaxPoolNd : public Module {
 
 // ---- The layers
 
+/// The maximum of each window of [N, C, L] or [C, L]. The stride is the kernel's size unless it is
+/// given; the padding is at most half the kernel's size and is never the maximum.
 class MaxPool1d : public Cloneable<MaxPool1d, MaxPoolNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The mean of each window of [N, C, L] or [C, L]. The stride is the kernel's size unless it is
+/// given. Padding counts as zeros, or not at all with count_include_pad = false.
 class AvgPool1d : public Cloneable<AvgPool1d, AvgPoolNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The means of windows that are chosen so that the result has a given size: [N, C, L] gives [N, C,
+/// L'], and [C, L] gives [C, L']. The argument is one number, L'.
 class AdaptiveAvgPool1d
     : public Cloneable<AdaptiveAvgPool1d, AdaptivePoolNd<AdaptivePool::avg, 1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maxima of windows that are chosen so that the result has a given size: [N, C, L] gives [N,
+/// C, L'], and [C, L] gives [C, L']. The argument is one number, L'. forward_with_indices() also
+/// gives the positions.
 class AdaptiveMaxPool1d
     : public Cloneable<AdaptiveMaxPool1d, AdaptivePoolNd<AdaptivePool::max, 1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The p-norm of each window of [N, C, L] or [C, L], (sum of x^p)^(1/p), with p as the first
+/// argument: `LPPool1d(2, 3)` has p = 2 and a kernel of size 3. The stride is the kernel's size
+/// unless it is given. ValueError if p is 0.
 class LPPool1d : public Cloneable<LPPool1d, LPPoolNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// A partial inverse of MaxPool1d: the values of [N, C, L] or [C, L] at the positions that
+/// forward_with_indices() gave, and zeros elsewhere. The size is (in - 1) stride - 2 padding +
+/// kernel in each dimension, or the given output_size. IndexError for a position out of range.
 class MaxUnpool1d : public Cloneable<MaxUnpool1d, MaxUnpoolNd<1>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maximum of each window of [N, C, H, W] or [C, H, W]. The stride is the kernel's size unless
+/// it is given; the padding is at most half the kernel's size and is never the maximum.
+///
+///   nn::MaxPool2d pool(3, {.stride = 2, .padding = 1});
+///   Tensor y = pool(randn({8, 64, 112, 112}));  // [8, 64, 56, 56]
 class MaxPool2d : public Cloneable<MaxPool2d, MaxPoolNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The mean of each window of [N, C, H, W] or [C, H, W]. The stride is the kernel's size unless it
+/// is given. Padding counts as zeros, or not at all with count_include_pad = false.
+///
+///   nn::AvgPool2d pool(2);
+///   Tensor y = pool(randn({8, 6, 28, 28}));  // [8, 6, 14, 14]
 class AvgPool2d : public Cloneable<AvgPool2d, AvgPoolNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The means of windows that are chosen so that the result has a given size: [N, C, H, W] gives [N,
+/// C, H', W'], and [C, H, W] gives [C, H', W']. The argument is H' and W', or one number for both.
+///
+///   nn::AdaptiveAvgPool2d pool(1);
+///   Tensor y = pool(randn({8, 512, 7, 7}));  // [8, 512, 1, 1]
 class AdaptiveAvgPool2d
     : public Cloneable<AdaptiveAvgPool2d, AdaptivePoolNd<AdaptivePool::avg, 2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maxima of windows that are chosen so that the result has a given size: [N, C, H, W] gives
+/// [N, C, H', W'], and [C, H, W] gives [C, H', W']. The argument is H' and W', or one number for
+/// both. forward_with_indices() also gives the positions.
 class AdaptiveMaxPool2d
     : public Cloneable<AdaptiveMaxPool2d, AdaptivePoolNd<AdaptivePool::max, 2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The p-norm of each window of [N, C, H, W] or [C, H, W], (sum of x^p)^(1/p), with p as the first
+/// argument: `LPPool2d(2, 3)` has p = 2 and a kernel of size 3. The stride is the kernel's size
+/// unless it is given. ValueError if p is 0.
 class LPPool2d : public Cloneable<LPPool2d, LPPoolNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// A partial inverse of MaxPool2d: the values of [N, C, H, W] or [C, H, W] at the positions that
+/// forward_with_indices() gave, and zeros elsewhere. The size is (in - 1) stride - 2 padding +
+/// kernel in each dimension, or the given output_size. IndexError for a position out of range.
+///
+///   auto [y, indices] = pool.forward_with_indices(x);
+///   Tensor back = nn::MaxUnpool2d(2)(y, indices);
 class MaxUnpool2d : public Cloneable<MaxUnpool2d, MaxUnpoolNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maximum of each window of [N, C, D, H, W] or [C, D, H, W]. The stride is the kernel's size
+/// unless it is given; the padding is at most half the kernel's size and is never the maximum.
 class MaxPool3d : public Cloneable<MaxPool3d, MaxPoolNd<3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The mean of each window of [N, C, D, H, W] or [C, D, H, W]. The stride is the kernel's size
+/// unless it is given. Padding counts as zeros, or not at all with count_include_pad = false.
 class AvgPool3d : public Cloneable<AvgPool3d, AvgPoolNd<3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The means of windows that are chosen so that the result has a given size: [N, C, D, H, W] gives
+/// [N, C, D', H', W'], and [C, D, H, W] gives [C, D', H', W']. The argument is D', H' and W', or
+/// one number for all.
 class AdaptiveAvgPool3d
     : public Cloneable<AdaptiveAvgPool3d, AdaptivePoolNd<AdaptivePool::avg, 3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maxima of windows that are chosen so that the result has a given size: [N, C, D, H, W] gives
+/// [N, C, D', H', W'], and [C, D, H, W] gives [C, D', H', W']. The argument is D', H' and W', or
+/// one number for all. forward_with_indices() also gives the positions.
 class AdaptiveMaxPool3d
     : public Cloneable<AdaptiveMaxPool3d, AdaptivePoolNd<AdaptivePool::max, 3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The p-norm of each window of [N, C, D, H, W] or [C, D, H, W], (sum of x^p)^(1/p), with p as the
+/// first argument: `LPPool3d(2, 3)` has p = 2 and a kernel of size 3. The stride is the kernel's
+/// size unless it is given. ValueError if p is 0.
 class LPPool3d : public Cloneable<LPPool3d, LPPoolNd<3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// A partial inverse of MaxPool3d: the values of [N, C, D, H, W] or [C, D, H, W] at the positions
+/// that forward_with_indices() gave, and zeros elsewhere. The size is (in - 1) stride - 2 padding +
+/// kernel in each dimension, or the given output_size. IndexError for a position out of range.
 class MaxUnpool3d : public Cloneable<MaxUnpool3d, MaxUnpoolNd<3>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maxima of windows at random places of [N, C, H, W] or [C, H, W]. The options give the
+/// result's size or its ratio to the input's, between 0 and 1 (ValueError unless one of both is
+/// given): `FractionalMaxPool2d(2, {.output_ratio = {0.7, 0.7}})`.
 class FractionalMaxPool2d : public Cloneable<FractionalMaxPool2d, FractionalMaxPoolNd<2>> {
  public:
   using Cloneable::Cloneable;
 };
+
+/// The maxima of windows at random places of [N, C, D, H, W] or [C, D, H, W]. The options give the
+/// result's size or its ratio to the input's, between 0 and 1 (ValueError unless one of both is
+/// given): `FractionalMaxPool3d(2, {.output_ratio = {0.7, 0.7, 0.7}})`.
 class FractionalMaxPool3d : public Cloneable<FractionalMaxPool3d, FractionalMaxPoolNd<3>> {
  public:
   using Cloneable::Cloneable;

@@ -19,6 +19,7 @@ namespace ferrite {
 /// is at the end).
 template <int N>
 struct PaddingOf {
+  /// The type of `same`, the padding that keeps the input's size.
   struct Same {};
   static constexpr Same same{};
 

@@ -2,12 +2,8 @@
 """Checks the documentation.
 
     docs/site/check.py links            the links of the repository's Markdown files
-    docs/site/check.py site FOLDER      the links and anchors of the generated pages
+    docs/site/check.py site FOLDER      the links and anchors of the generated pages; classes without a description
     docs/site/check.py names LOG        Doxygen's warnings: names without a description, and all others
-    docs/site/check.py names LOG --write    writes the list of names without a description anew
-
-Public names without a description are listed in undocumented.txt, one header a line. A name that is not listed
-fails, and so does one that is listed and has a description by now: the list only gets shorter.
 """
 import html
 import pathlib
@@ -19,7 +15,6 @@ import urllib.parse
 import markdown
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIST = pathlib.Path(__file__).with_name("undocumented.txt")
 
 
 def anchors_of(path, known={}):
@@ -49,6 +44,17 @@ def check_links():
     return errors, f"{count} links in {len(files)} Markdown files"
 
 
+def classes_without_description(site):
+    """A class whose base is described has a page, and no warning of Doxygen's, without a description of its own."""
+    errors = []
+    for page in sorted(site.glob("*.html")):
+        text = page.read_text(errors="replace")
+        name = re.search(r'<div class="title">(\S.*? (?:Class|Struct|Union)(?: Template)?) Reference', text)
+        if name and ' id="details"' not in text:
+            errors.append(f"{page.name}: {html.unescape(name[1])} has no description")
+    return errors
+
+
 def check_site(folder):
     site = pathlib.Path(folder)
     link = re.compile(r'<(?:a|img|link|script|iframe)\b[^>]*?\s(?:href|src)="([^"]*)"')
@@ -58,7 +64,7 @@ def check_site(folder):
         text = re.sub(r'<div class="summary">.*?</div>', "", page.read_text(errors="replace"), flags=re.S)
         ids[page] = set(re.findall(r'\s(?:id|name)="([^"]*)"', text))
         links[page] = {html.unescape(t) for t in link.findall(text)}
-    errors, exists = [], {}
+    errors, exists = classes_without_description(site), {}
     for page, targets in links.items():
         for target in targets:
             if re.match(r"[a-z]+:|//", target):
@@ -96,6 +102,8 @@ def undocumented_name(text):
     # Copies, moves and destructors say all by their form; variables with a last _ are not for users.
     if "(variable)" in text and name.endswith("_"):
         return None
+    if re.match(r"(\w+)\(.*-> \1 ?<", member):  # how the class's arguments are deduced
+        return None
     if name == "operator=" or name.startswith("~") or re.match(r"(\w+)\((const \1 ?&|\1 ?&&)", member):
         return None
     return f"{without_arguments(scope)}::{short}" if not scope.endswith((".h", ".cuh")) else short
@@ -118,30 +126,10 @@ def read_warnings(log):
     return {header: of for header, of in names.items() if of}, others
 
 
-def read_list():
-    known = {}
-    for line in LIST.read_text().split("\n") if LIST.exists() else []:
-        if line and not line.startswith("#"):
-            header, *names = line.split()
-            known[header.rstrip(":")] = set(names)
-    return known
-
-
-def check_names(log, write):
+def check_names(log):
     names, errors = read_warnings(log)
-    count = sum(map(len, names.values()))
-    if write:
-        LIST.write_text("# Public names without a description, by header. docs/site/check.py compares; no name is "
-                        "to be added.\n"
-                        + "".join(f"{h}: {' '.join(sorted(n))}\n" for h, n in sorted(names.items())))
-    else:
-        known = read_list()
-        for header in sorted(names.keys() | known.keys()):
-            now, before = names.get(header, set()), known.get(header, set())
-            errors += [f"{header}: {n} has no description" for n in sorted(now - before)]
-            errors += [f"{header}: {n} has a description: take it off docs/site/undocumented.txt"
-                       for n in sorted(before - now)]
-    return errors, f"{count} public names without a description, all of them listed"
+    errors += [f"{header}: {n} has no description" for header in sorted(names) for n in sorted(names[header])]
+    return errors, "Every public name has a description"
 
 
 def main():
@@ -151,7 +139,7 @@ def main():
     elif what == "site":
         errors, said = check_site(rest[0])
     else:
-        errors, said = check_names(rest[0], "--write" in rest)
+        errors, said = check_names(rest[0])
     for error in errors[:200]:
         print(error, file=sys.stderr)
     if errors:

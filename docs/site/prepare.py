@@ -3,7 +3,7 @@
 
     docs/site/prepare.py INPUT SITE
 
-INPUT gets the headers that ferrite.h reaches, below ferrite/, and the pages. The headers' comments are plain
+INPUT gets the headers that ferrite.h reaches, but for those that users do not call, below ferrite/, and the pages. The headers' comments are plain
 text and need Doxygen's marks: the one at the top becomes the file's description, indented lines become code,
 what Doxygen would take for a command is escaped. A page's links lead to other pages and to copies of the
 repository's files, which SITE/files gets.
@@ -24,6 +24,14 @@ ROOTS = ["ferrite.h", "autograd/record.h", "core/dlpack.h", "core/eigen.h", "cor
          "data/hdf5/hdf5_dataset.h", "data/hdf5/hdf5_file.h"]
 
 
+# Of these headers users call nothing: they are not in the reference.
+INTERNAL = ["autograd/meta.h", "autograd/module_path.h", "core/libtorch_names.h", "data/batch_source.h",
+            "data/collation.h", "data/prepared_transform.h", "data/safetensors_header.h", "kernels/adaptive.h",
+            "kernels/cuda/", "kernels/layerwise.h", "kernels/optim.h", "metrics/append_file.h", "metrics/event_file.h",
+            "metrics/svg.h", "metrics/ticks.h", "optim/device_scalar.h", "optim/positional.h",
+            "parallel/comm/bootstrap/monitor.h", "parallel/comm/bootstrap/store_protocol.h",
+            "parallel/comm/bootstrap/tcp_monitor.h", "parallel/comm/bootstrap/tcp_store.h", "parallel/comm/links/",
+            "parallel/data_parallel/data_parallel_timing.h", "parallel/data_parallel/value_sizes.h"]
 # Pages that list others, which stand below them in the tree: where these are.
 PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/",
            "docs/tutorials/README.md": "docs/tutorials/"}
@@ -38,7 +46,7 @@ def public_headers():
             continue
         found.append(header)
         pending += re.findall(r'^#include [<"]ferrite/([^>"]*)', path.read_text(), re.M)
-    return sorted(found)
+    return sorted(h for h in found if not h.startswith(tuple(INTERNAL)))
 
 
 def escaped(text):
@@ -60,19 +68,45 @@ def comment(lines):
     return out + (["@endcode"] if code else [])
 
 
+CODE = "\0"  # before a line of code in a comment, until it is written
+
+
+def with_code(body):
+    """The body with the code in its /// comments, indented below an empty line or a colon, marked as such."""
+    out, code, before = [], False, None
+    for line in body:
+        m = re.match(r"( *///)(?!<)(.*)$", line)
+        indented = bool(m) and m[2].startswith("   ")
+        if code and not indented and not (m and not m[2].strip()):
+            out.append(f"{code}@endcode")
+            code = False
+        if indented and not code and before is not None and re.search(r"^$|:$", before):
+            code = m[1]
+            out.append(f"{code}@code{{.cpp}}")
+        out.append(line if not code else f"{code}{CODE}{m[2]}")
+        before = m[2].strip() if m else None
+    return out
+
+
 def header(text, path):
     # Doxygen cannot place these specialisations; they say nothing that a user calls by name.
     text = re.sub(r"^template <>\nstruct fmt::formatter<.*?(?:\{\};\n|\n\};\n)", "", text, flags=re.M | re.S)
+    # Doxygen takes a conditional among a constructor's initialisers for members.
+    text = re.sub(r"\)\n +: \w+\([^{};]* \? [^{};]*\) \{\}", ") {}", text)
     lines = text.split("\n")
     top = 0
     while lines[top].startswith("//"):
         top += 1
     out = ["/// @file"] + ["/// " + line for line in comment([line[2:] for line in lines[:top]])]
-    body = one_a_line(lines[top:])
+    body = one_a_line(with_code(lines[top:]))
     described = {}  # by indentation, the name of the function that was declared last and is described
     for i, line in enumerate(body):
         mark = re.match(r"(.*?///<?)(.*)$", line)
-        if mark:
+        if mark and mark[2].startswith(CODE):
+            line = mark[1] + mark[2].removeprefix(CODE)
+        elif mark and mark[2] in ("@code{.cpp}", "@endcode"):
+            pass
+        elif mark:
             line = mark[1] + escaped(mark[2])
             if mark[1].endswith("<") and (name := function_name(body, i)):
                 described[len(line) - len(line.lstrip())] = name
@@ -96,7 +130,7 @@ def one_a_line(body):
     """`int a = 0, b = 0;` as two declarations, each with the comment of both."""
     out = []
     for line in body:
-        m = re.match(r"(\s+(?:static constexpr |const )*[\w:<>]+) (\w+(?: = [^,;]+)?(?:, \w+(?: = [^,;]+)?)+);"
+        m = re.match(r"(\s*(?:static |inline |constexpr |const )*[\w:<>]+) (\w+(?: = [^,;]+)?(?:, \w+(?: = [^,;]+)?)+);"
                      r"(\s*//.*)?$", line)
         if not m or m[1].strip() in ("return", "using"):
             out.append(line)
@@ -110,7 +144,28 @@ def one_a_line(body):
     return out
 
 
+def end_of_braces(text):
+    """Where the first braces of the text are closed; its end if they are not."""
+    depth = 0
+    for m in re.finditer("[{}]", text):
+        depth += 1 if m[0] == "{" else -1
+        if not depth:
+            return m.end()
+    return len(text)
+
+
+def ends_constraint(body, i):
+    """Whether this line is the last of `requires requires(...) { ... }`, which a declaration follows."""
+    for first in range(i, max(i - 5, -1), -1):
+        if body[first].lstrip().startswith("requires requires"):
+            text = "\n".join(body[first:i + 1])
+            return end_of_braces(text + " ") == len(text)
+    return False
+
+
 def begins_declaration(body, i):
+    if ends_constraint(body, i - 1):
+        return False
     before = re.sub(r"\s*//.*", "", body[i - 1]).strip()
     if body[i].startswith("#define"):
         return True
@@ -125,13 +180,15 @@ def function_name(body, i):
         return re.match(r"\w+", text[8:])[0]
     if re.match(r"(?:explicit |constexpr |FERRITE_HOST_DEVICE )*operator [\w:]", text):
         return "conversion"
-    m = re.match(r"[^(;{=]*?([~\w]+|operator[^\w(]+|operator\(\)) *\(", text)
+    m = re.match(r"[^(;{=]*?(operator\(\)|[~\w]+|operator[^\w(]+) *\(", text)
     return m[1] if m else None
 
 
 def declaration(body, i):
     """The declaration that begins at this line, as one line without template parameters and constraints."""
-    text = re.sub(r"\btemplate <.*?>\s*(?=[^,> ])", "", " ".join(line.strip() for line in body[i:i + 5]))
+    text = re.sub(r"\btemplate <.*?>\s*(?=[^,>. ])", "", " ".join(line.strip() for line in body[i:i + 5]))
+    if text.startswith("requires requires"):
+        text = text[end_of_braces(text):].lstrip()
     return re.sub(r"^requires\s*(?:\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[\w:]+<[^<>]*>)\s*(?:&&)?\s*", "", text)
 
 
