@@ -62,7 +62,8 @@ class Allocator {
   /// cache is released and the request retried once; then OutOfMemoryError names the bytes
   /// requested, the device and the bytes held.
   virtual Block allocate(std::size_t bytes, const Stream& stream) = 0;
-  /// `also_used_by`: other streams whose queued work touches the block.
+  /// Gives a block back, which work of its stream may still use. `also_used_by`: other streams
+  /// whose queued work touches the block.
   virtual void free(const Block& block, std::span<const Stream> also_used_by) noexcept = 0;
   void free(const Block& block) noexcept { free(block, {}); }
 

@@ -16,20 +16,22 @@ namespace ferrite::cuda {
 
 struct DeviceProperties {
   std::string name;
-  int major = 0, minor = 0;  ///< compute capability
+  int major = 0, minor = 0;  ///< the compute capability, such as 9.0
   std::size_t total_memory = 0;
   int multiprocessors = 0;
   int warp_size = 0;
   int max_threads_per_block = 0;
   int max_threads_per_multiprocessor = 0;
-  std::size_t shared_memory_per_block = 0;      ///< without opt-in
-  std::size_t max_shared_memory_per_block = 0;  ///< opt-in limit
+  std::size_t shared_memory_per_block = 0;      ///< bytes, without opt-in
+  std::size_t max_shared_memory_per_block = 0;  ///< bytes, with opt-in
   std::size_t shared_memory_per_multiprocessor = 0;
   int registers_per_multiprocessor = 0;
   std::size_t l2_cache = 0;
-  int clock_khz = 0, memory_clock_khz = 0;  ///< 0 if the driver does not report it
+  /// The peak clocks of the multiprocessors and of the memory, in kHz; 0 if the driver does not
+  /// report them.
+  int clock_khz = 0, memory_clock_khz = 0;
   int memory_bus_bits = 0;
-  bool integrated = false;  ///< shares its memory with the host
+  bool integrated = false;  ///< whether it shares its memory with the host
   bool concurrent_kernels = false;
 };
 

@@ -28,11 +28,12 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta 
 Tensor addmm_relu(const Tensor& input, const Tensor& a, const Tensor& b);
 /// input weight^T + bias: input [..., in], weight [out, in], bias [out] or undefined.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
-/// relu(linear(...)) and gelu(linear(...)), fused in the same way.
 /// x1^T weight[k] x2 + bias[k] for each k: x1 [*, I], x2 [*, J], weight [O, I, J] and bias [O] or
 /// undefined give [*, O].
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = {});
+/// relu(linear(...)), with the activation fused into the product.
 Tensor linear_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {});
+/// gelu(linear(...)), fused likewise, exact or in the tanh approximation.
 Tensor linear_gelu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    GeluApproximation approximation = GeluApproximation::none);
 

@@ -199,11 +199,15 @@ def descriptions():
         if line and not line.startswith("#"):
             words, text = line.split(": ", 1)
             place, *names = words.split()
-            known |= {(place, name): text for name in names}
+            for name in names:
+                if (place, name) in known:
+                    sys.exit(f"docs/site/descriptions.txt describes {name} twice for {place}")
+                known[place, name] = text
     return known
 
 
 DESCRIPTIONS = descriptions()
+USED = set()  # those that a name has taken
 TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept) (\w+)(?: final)? ?[:={]")
 VARIABLE = re.compile(r"[\w:<>,\[\]*& ]+?[ &*](\w+)(?:\[\w+\])?(?: = [^;]*|\{[^;]*\})?;")
 
@@ -221,6 +225,7 @@ def spelled_out(body, i, path, top):
     for place in (path, folder, "*"):
         for key in keys:
             if (place, key) in DESCRIPTIONS:
+                USED.add((place, key))
                 return DESCRIPTIONS[place, key]
     if kind:
         title = " ".join(top).strip()
@@ -228,7 +233,9 @@ def spelled_out(body, i, path, top):
         if title.startswith(f"{name}: ") or name.lower() == pathlib.Path(path).stem.replace("_", ""):
             return title.removeprefix(f"{name}: ").split(". ")[0].rstrip(".") + "."
         of = re.match(r"(\w+?)(Func)?Options$", name)
-        return f"The options of {of[1]}" + (" as a function." if of[2] else ".") if of else ""
+        if of and of[2]:  # BatchNormFuncOptions are those of batch_norm()
+            return "The options of " + re.sub(r"(?<!^)(?=[A-Z])", "_", of[1]).lower() + "()."
+        return f"The options of {of[1]}." if of else ""
     if m := re.match(r"(?:explicit |constexpr )*(\w+)\(const (\1\w*Options)&", text):
         return f"With these {m[2]}."
     if path == "core/tensor_methods.h" and function:
@@ -326,6 +333,9 @@ def main():
         to = target / "ferrite" / path
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(header((ROOT / path).read_text(), path))
+    if unused := sorted(set(DESCRIPTIONS) - USED):
+        sys.exit("docs/site/descriptions.txt describes what is not there, or has a comment: "
+                 + ", ".join(f"{place} {name}" for place, name in unused))
     pages = Pages(target, site)
     for path in ["docs/index.md"] + sorted(f"docs/{p.relative_to(ROOT / 'docs')}"
                                            for p in (ROOT / "docs").rglob("*.md")):
