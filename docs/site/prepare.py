@@ -37,6 +37,17 @@ PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/",
            "docs/tutorials/README.md": "docs/tutorials/"}
 
 
+# What docs/index.md has in place of <!-- reference -->: pages that Doxygen makes.
+REFERENCE = """| page | what it lists |
+| --- | --- |
+| [Classes](annotated.html) | the classes, by namespace, each with a line on it |
+| [Class index](classes.html) | the classes in the order of the alphabet |
+| [Namespaces](namespaces.html) | the namespaces, with their functions |
+| [Functions and types](namespacemembers.html) | functions, types and constants in the order of the alphabet |
+| [Headers](files.html) | the headers, with what each declares |"""
+GENERATED = re.findall(r"\((\w+\.html)\)", REFERENCE)
+
+
 def public_headers():
     found, pending = [], list(ROOTS)
     while pending:
@@ -245,6 +256,14 @@ def spelled_out(body, i, path, top):
     return ""
 
 
+def namespaces():
+    """The comments by which namespaces have pages, of the lines `namespace` of descriptions.txt."""
+    for place, name in sorted(DESCRIPTIONS):
+        if place == "namespace":
+            USED.add((place, name))
+            yield f"/// @namespace {name}\n/// {escaped(DESCRIPTIONS[place, name])}\n"
+
+
 def page_name(path):
     """The name of the page made of a Markdown file: docs/data.md is guide_data."""
     if path == "docs/index.md":
@@ -270,6 +289,8 @@ class Pages:
         text = (ROOT / path).read_text()
         if path == "README.md":
             text = re.sub(r"^# .*", "# README", text)
+        if path == "docs/index.md":
+            text = text.replace("<!-- reference -->", REFERENCE)
         name = page_name(path)
         slugs = iter([slug for slug, _ in markdown.headings(text)])
         out = []
@@ -290,7 +311,7 @@ class Pages:
         """A page's link as the site has it."""
         file, _, anchor = target.partition("#")
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), file)) if file else page
-        if re.match(r"[a-z]+:", target):
+        if re.match(r"[a-z]+:", target) or target in GENERATED:
             to = target
         elif not (ROOT / path).exists():
             return text[1:-1]  # the check of the links names it
@@ -333,6 +354,7 @@ def main():
         to = target / "ferrite" / path
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(header((ROOT / path).read_text(), path))
+    (target / "namespaces.dox").write_text("\n".join(namespaces()))
     if unused := sorted(set(DESCRIPTIONS) - USED):
         sys.exit("docs/site/descriptions.txt describes what is not there, or has a comment: "
                  + ", ".join(f"{place} {name}" for place, name in unused))
