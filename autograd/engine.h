@@ -72,7 +72,9 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
                          std::span<const Tensor> gradients = {}, bool retain_graph = false,
                          bool create_graph = false, bool allow_unused = false);
 
-/// `grad({loss}, {x, y})`
+/// The same of lists in braces.
+///
+///   std::vector<Tensor> gradients = autograd::grad({loss}, {x, y});
 inline std::vector<Tensor> grad(std::initializer_list<Tensor> outputs,
                                 std::initializer_list<Tensor> inputs,
                                 std::initializer_list<Tensor> gradients = {},

@@ -30,7 +30,10 @@ class GradModeGuard {
   bool previous_;
 };
 
-/// torch.no_grad().
+/// torch.no_grad(): nothing is recorded in this thread while it lives.
+///
+///   NoGradGuard guard;
+///   Tensor logits = model(images);  // requires no gradient
 class NoGradGuard : public GradModeGuard {
  public:
   NoGradGuard() : GradModeGuard(false) {}

@@ -70,6 +70,12 @@ inline constexpr bool never = false;
 struct IndexedPart;
 }  // namespace detail
 
+/// A handle on shaped, strided memory, which may be on the tape. Copying the handle shares the
+/// tensor; clone() copies the values. A default-constructed one is undefined: it has no tensor.
+///
+///   Tensor x = randn({2, 3}, {.dtype = kFloat32, .device = "cpu"}).requires_grad_();
+///   Tensor loss = (x * x).sum();
+///   loss.backward();  // x.grad() is 2 x
 class Tensor : public TensorMethods {
  public:
   /// An undefined tensor: it has no data, and `defined()` is false.
@@ -221,13 +227,18 @@ class Tensor : public TensorMethods {
   bool is_leaf() const;
   /// The accumulated gradient itself, not a copy; undefined if there is none.
   const Tensor grad() const;  // constant, so that w.grad() = t does not compile
+  /// Replaces the gradient by one of the same shape, dtype and device.
   void set_grad(const Tensor& grad) const;
   /// The gradient itself, to be assigned: w.mutable_grad() = t. Unlike set_grad() it checks
   /// nothing, and no backward() may run meanwhile.
   Tensor& mutable_grad() const;
   /// The name of the operation that made this tensor; "" for leaves.
   std::string grad_fn_name() const;
-  /// Runs the tape backward from here; `gradient` defaults to 1 for one-element tensors.
+  /// Runs the tape backward from here, and adds to the grad() of each leaf that requires one.
+  /// `gradient` defaults to 1 for one-element tensors; AutogradError for others without it. The
+  /// graph is released unless `retain_graph`; with `create_graph` the pass is recorded itself.
+  ///
+  ///   cross_entropy(model(images), labels).backward();
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
   /// The same values and memory, off the tape.

@@ -121,6 +121,11 @@ class LoaderIterator {
 
 }  // namespace impl
 
+/// Makes batches of a data set's samples, in worker threads, epoch by epoch.
+///
+///   data::DataLoader loader(train, {.batch_size = 64, .shuffle = true, .num_workers = 2});
+///   for (auto& [images, labels] : loader) train_step(images, labels);
+///
 /// Batches come in the sampler's order, and are the same for the same seed whatever the number of
 /// workers. An exception of the data set is rethrown by the loop in place of the batch, and ends
 /// the epoch. Leaving the loop early stops the workers. Not thread-safe.

@@ -12,6 +12,8 @@ namespace ferrite::data {
 /// Handwritten digits (LeCun, Cortes, Burges). Looks for the IDX files, with or without .gz, in
 /// root/mnist, root/MNIST/raw, root/MNIST and root. IoError if they are missing (naming the paths
 /// tried and the download source) or malformed.
+///
+///   data::MNIST train("data"), test("data", data::Split::test);
 class MNIST : public ImageDataset {
  public:
   explicit MNIST(const std::filesystem::path& root, Split split = Split::train,

@@ -124,6 +124,8 @@ Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 
 /// Writes a state dict: as safetensors (data::save_safetensors), or for torch.load() where the path
 /// ends in .pth or .pt (data::save_pth), which has neither metadata (ValueError) nor options.
+///
+///   save(model.state_dict(), "model.safetensors");
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
 /// Reads a state dict that save(), Python's safetensors or torch.save() wrote, whatever the file's

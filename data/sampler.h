@@ -154,6 +154,8 @@ struct DistributedSamplerOptions {
 /// world_size-th index of one common order, starting at `rank`, the same number on every rank. The
 /// order is a function of seed and epoch, which a DataLoader advances automatically (set_epoch).
 /// ValueError for a rank out of range, and for drop_last together with pad = false.
+///
+///   data::DistributedSampler sampler(train.size(), {.rank = rank, .world_size = world_size});
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);

@@ -129,6 +129,8 @@ class Transform {
 };
 
 /// Applies transforms in sequence.
+///
+///   data::Compose transform({data::RandomHorizontalFlip(), data::ToTensor()});
 class Compose : public TransformBase {
  public:
   Compose(const std::vector<Transform>& transforms);

@@ -14,6 +14,7 @@ struct InplaceOptions {
 };
 using ReLUOptions = InplaceOptions;
 
+/// max(x, 0). With {.inplace = true} it overwrites its input instead of allocating a result.
 class ReLU : public Cloneable<ReLU> {
  public:
   explicit ReLU(const ReLUOptions& options = {}) : options_(options) {}
@@ -266,7 +267,7 @@ class DropoutBase : public Module {
 };
 
 /// Zeroes elements with probability `p` and scales the others by 1 / (1 - p) (Srivastava et al.
-/// 2014).
+/// 2014). In evaluation it returns its input: `nn::Dropout dropout(0.1)`.
 class Dropout : public Cloneable<Dropout, DropoutBase> {
  public:
   explicit Dropout(double p = 0.5) : Cloneable("Dropout", p) {}

@@ -121,6 +121,9 @@ class ModuleContainer : public Module {
 
 /// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`.
 /// Consecutive layers without hooks run as one op where nn/fused.h supports it.
+///
+///   nn::Sequential net(nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+///   Tensor logits = net(images);  // [N, 1, 28, 28] to [N, 10]
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;

@@ -16,6 +16,10 @@ struct LinearOptions {
 };
 
 /// input weight^T + bias: [..., in_features] to [..., out_features]. ShapeError for other inputs.
+/// Initial weights and biases are uniform within +-1 / sqrt(in_features).
+///
+///   nn::Linear fc(784, 10);
+///   Tensor logits = fc(randn({64, 784}));  // [64, 10]
 class Linear : public Cloneable<Linear> {
  public:
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
@@ -55,6 +59,9 @@ struct EmbeddingOptions {
 
 /// Looks up rows of a table: int64 [...] to [..., embedding_dim]. IndexError for an index out of
 /// range.
+///
+///   nn::Embedding embedding(10000, 256);
+///   Tensor x = embedding(tokens);  // [N, L] to [N, L, 256]
 class Embedding : public Cloneable<Embedding> {
  public:
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,

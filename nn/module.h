@@ -88,6 +88,15 @@ struct LoadReport {
   std::string str() const;
 };
 
+/// Parameters, buffers and child modules in one registry, by which a network is moved, saved,
+/// loaded, cloned, printed and given to an optimizer. Networks derive from Cloneable<Net>.
+///
+///   class Net : public nn::Cloneable<Net> {
+///    public:
+///     Net() { register_module("fc", fc); }
+///     Tensor forward(const Tensor& x) override { return fc(x); }
+///     nn::Linear fc{784, 10};
+///   };
 class Module {
  public:
   virtual ~Module() = default;

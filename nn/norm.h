@@ -80,7 +80,7 @@ class BatchNorm : public NormBase {
   bool is_identity_ = false;
 };
 
-/// [N, C] or [N, C, L]
+/// Normalises each channel of [N, C] or [N, C, L], as BatchNorm2d does. ShapeError for others.
 class BatchNorm1d : public Cloneable<BatchNorm1d, BatchNorm> {
  public:
   explicit BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options = {})
@@ -90,7 +90,12 @@ class BatchNorm1d : public Cloneable<BatchNorm1d, BatchNorm> {
   void check_input(const Tensor& input) const override;
 };
 
-/// [N, C, H, W]
+/// Normalises each channel of [N, C, H, W] by the mean and variance of the batch in training, by
+/// the running ones in evaluation; then weight and bias are applied. ShapeError for inputs of other
+/// ranks or numbers of channels.
+///
+///   nn::BatchNorm2d bn(64, {.momentum = 0.1});
+///   Tensor y = bn(randn({8, 64, 56, 56}));
 class BatchNorm2d : public Cloneable<BatchNorm2d, BatchNorm> {
  public:
   explicit BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options = {})
@@ -100,7 +105,7 @@ class BatchNorm2d : public Cloneable<BatchNorm2d, BatchNorm> {
   void check_input(const Tensor& input) const override;
 };
 
-/// [N, C, D, H, W]
+/// Normalises each channel of [N, C, D, H, W], as BatchNorm2d does. ShapeError for others.
 class BatchNorm3d : public Cloneable<BatchNorm3d, BatchNorm> {
  public:
   explicit BatchNorm3d(std::int64_t num_features, const BatchNormOptions& options = {})
@@ -184,6 +189,9 @@ struct LayerNormOptions {
 
 /// Normalises over the last dimensions, whose sizes must be `normalized_shape` (Ba, Kiros and
 /// Hinton 2016).
+///
+///   nn::LayerNorm norm(512);
+///   Tensor y = norm(randn({8, 20, 512}));
 class LayerNorm : public Cloneable<LayerNorm> {
  public:
   explicit LayerNorm(const Shape& normalized_shape, const LayerNormOptions& options = {});

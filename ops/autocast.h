@@ -92,7 +92,11 @@ struct AutocastOptions {
   std::vector<std::pair<AutocastOp, CastPolicy>> policy = {};
 };
 
-/// A region, from here to the end of the scope.
+/// Autocast from here to the end of the scope: each operation computes in 16 bits or in float32, by
+/// its kind. `amp::autocast` is the same class.
+///
+///   AutocastGuard autocast({.dtype = kBFloat16});
+///   Tensor loss = cross_entropy(model(images), labels);
 class AutocastGuard {
  public:
   explicit AutocastGuard(const AutocastOptions& options = {});

@@ -11,6 +11,8 @@ namespace ferrite {
 /// Concatenates the tensors along `dim`; all other sizes must agree (ShapeError). Element types are
 /// promoted. Empty 1-dimensional tensors are skipped, whatever the other shapes. The result is
 /// channels_last if all tensors are.
+///
+///   Tensor y = cat({zeros({2, 3}), ones({4, 3})});  // [6, 3]
 Tensor cat(std::span<const Tensor> tensors, int dim = 0);
 inline Tensor cat(std::initializer_list<Tensor> tensors, int dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);

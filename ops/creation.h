@@ -16,8 +16,14 @@
 
 namespace ferrite {
 
+/// Zeros, of this shape; float32 on the default device unless the options say otherwise.
+///
+///   Tensor a = zeros({2, 3});
+///   Tensor b = zeros({2, 3}, {.dtype = kInt64, .device = "cuda"});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+/// Ones, of this shape; otherwise as zeros().
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
+/// Elements of one value, of this shape: `full({2, 3}, 0.5)`.
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 /// Shape, dtype, device and memory format of `like`.
 Tensor zeros_like(const Tensor& like);
@@ -40,6 +46,9 @@ Tensor full_like(const Tensor& like, Scalar value, const T& option) {
 /// start, start + step, ... below `end` (above it for a negative step): ceil((end - start) / step)
 /// elements. int64 if all three are integers, else float32, unless specified in the options.
 /// ValueError if `step` is 0 or leads away from `end`, or a bound is not finite.
+///
+///   Tensor a = arange(5);           // 0, 1, 2, 3, 4: int64
+///   Tensor b = arange(0, 1, 0.25);  // 0, 0.25, 0.5, 0.75: float32
 Tensor arange(Scalar end);
 Tensor arange(Scalar end, const TensorOptions& options);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
@@ -51,9 +60,13 @@ Tensor linspace(double start, double end, std::int64_t steps, const TensorOption
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 
-/// Uniform in [0, 1).
+/// Random values, uniform in [0, 1): `rand({2, 3})`.
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-/// Mean 0, standard deviation 1.
+/// Random values from the normal distribution with mean 0 and standard deviation 1. Without a
+/// `generator` they are from the device's, which manual_seed() seeds.
+///
+///   manual_seed(0);
+///   Tensor x = randn({64, 3, 32, 32}, {.device = "cuda"});
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
@@ -158,6 +171,9 @@ Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
 /// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, tensor({1.0 + 2.0i})
 /// complex64, unless specified in the options.
+///
+///   Tensor v = tensor({1.5, 2.0, 3.0});
+///   Tensor m = tensor({{1, 2}, {3, 4}}, {.dtype = kFloat32});
 template <class T>
 Tensor tensor(std::initializer_list<T> values,
               const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {

@@ -37,6 +37,9 @@ struct CrossEntropyOptions {
 /// count; if all are, the mean is NaN. A class index out of range is an IndexError that names value
 /// and position, thrown at once on the host, and on other devices by the next synchronisation.
 /// ValueError for invalid options. For class indices it takes one pass forward and one backward.
+///
+///   Tensor loss = cross_entropy(model(images), labels, {.label_smoothing = 0.1});
+///   loss.backward();
 Tensor cross_entropy(const Tensor& input, const Tensor& target,
                      const CrossEntropyOptions& options = {});
 

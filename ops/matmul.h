@@ -9,6 +9,8 @@ namespace ferrite {
 
 /// torch.matmul: 1-D times 1-D is the dot product; a 1-D operand is treated as a row on the left
 /// and as a column on the right; leading dimensions are a batch and broadcast.
+///
+///   Tensor c = matmul(randn({8, 2, 3}), randn({3, 4}));  // [8, 2, 4]
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// [m, k] times [k, n].
 Tensor mm(const Tensor& a, const Tensor& b);

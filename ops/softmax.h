@@ -9,6 +9,8 @@ namespace ferrite {
 
 /// exp(x) / sum(exp(x)) along `dim`, computed from x - max(x). Floating types (DTypeError); with
 /// `dtype`, `t` is converted first. 16-bit types compute in float32. Differentiable, to any order.
+///
+///   Tensor p = softmax(logits, -1);  // rows sum up to 1
 Tensor softmax(const Tensor& t, int dim, std::optional<DType> dtype = {});
 /// softmax(-x)
 Tensor softmin(const Tensor& t, int dim, std::optional<DType> dtype = {});

@@ -49,7 +49,14 @@ class AdamOf final : public FusedOptimizer<AdamOptionsOf<kDecoupled>> {
                    .maximize = o.maximize});
   }
 };
+/// Adam (Kingma and Ba 2015); weight decay is added to the gradient.
+///
+///   optim::Adam adam(model.parameters(), {.lr = 1e-3, .betas = {0.9, 0.999}});
 using Adam = AdamOf<false>;
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2019): weights shrink by lr *
+/// weight_decay in each step.
+///
+///   optim::AdamW adamw(model.parameters(), {.lr = 3e-4, .weight_decay = 0.01});
 using AdamW = AdamOf<true>;
 
 }  // namespace ferrite::optim

@@ -17,6 +17,9 @@ namespace ferrite::optim {
 /// With `error_if_nonfinite`, gradients whose norm is infinite or NaN stay as they are, and there
 /// is a ValueError: at once on the host; for other devices, which are not waited for, when their
 /// stream is next waited for (item(), synchronize(), printing).
+///
+///   loss.backward();
+///   optim::clip_grad_norm_(model.parameters(), 1.0);
 Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2,
                        bool error_if_nonfinite = false);
 

@@ -28,6 +28,7 @@ struct EarlyStoppingOptions {
   bool restore_best_weights = false;
 };
 
+/// Says when a metric has stopped getting better, and can give the model its best weights back.
 class EarlyStopping {
  public:
   /// ValueError for options out of range.

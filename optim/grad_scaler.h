@@ -44,6 +44,12 @@ struct GradScalerOptions {
   double min_scale = 0, max_scale = std::numeric_limits<double>::infinity();
 };
 
+/// Scales the loss, so that gradients do not vanish in float16; skips steps whose gradients
+/// overflow, and adapts the scale.
+///
+///   scaler.scale(loss).backward();
+///   scaler.step(sgd);
+///   scaler.update();
 class GradScaler {
  public:
   /// ValueError for options out of range.

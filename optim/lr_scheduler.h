@@ -68,6 +68,8 @@ struct StepLROptions {
   double multiplier(std::int64_t t) const { return std::pow(gamma, t / step_size); }
 };
 /// Times gamma every step_size epochs.
+///
+///   optim::StepLR scheduler(sgd, {.step_size = 30, .gamma = 0.1});
 using StepLR = FormulaLR<StepLROptions>;
 
 struct MultiStepLROptions {
@@ -82,6 +84,8 @@ struct MultiStepLROptions {
   }
 };
 /// Times gamma at each milestone.
+///
+///   optim::MultiStepLR scheduler(sgd, {30, 60, 90}, 0.1);
 using MultiStepLR = FormulaLR<MultiStepLROptions>;
 
 struct ExponentialLROptions {
@@ -123,6 +127,8 @@ struct CosineAnnealingLROptions {
 };
 /// eta_min + (base_lr - eta_min) (1 + cos(pi t / T_max)) / 2 (Loshchilov and Hutter 2017, without
 /// the restarts); it rises again after T_max.
+///
+///   optim::CosineAnnealingLR scheduler(sgd, {.T_max = 100});
 using CosineAnnealingLR = FormulaLR<CosineAnnealingLROptions>;
 
 /// A factor for an epoch; one function for all groups or one for each. Functions are not part of
@@ -215,6 +221,8 @@ struct OneCycleLROptions {
 /// From initial_lr to max_lr and down (Smith and Topin 2018). Sets the optimizer's initial_lr.
 /// ValueError for cycle_momentum if the optimizer has none, and for more steps than total_steps.
 /// Where PyTorch's linear rate falls below 0, in a last step too many, it is 0.
+///
+///   optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = 1000});
 using OneCycleLR = FormulaLR<OneCycleLROptions>;
 
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };

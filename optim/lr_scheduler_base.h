@@ -35,6 +35,8 @@ struct PerGroupOf : std::vector<T> {
 };
 using PerGroup = PerGroupOf<double>;
 
+/// Sets an optimizer's learning rates, and some its momentum, with each step(): once an epoch, or
+/// once a training step. The base of all schedulers (optim/lr_scheduler.h).
 class LRScheduler {
  public:
   virtual ~LRScheduler() = default;

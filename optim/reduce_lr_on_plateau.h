@@ -21,6 +21,9 @@ struct ReduceLROnPlateauOptions {
   double eps = 1e-8;  ///< smaller changes of the rate are not made
 };
 /// The rates fall when a metric stops getting better.
+///
+///   optim::ReduceLROnPlateau scheduler(sgd, {.factor = 0.1, .patience = 5});
+///   scheduler.step(validation_loss);  // after each epoch
 class ReduceLROnPlateau final : public LRScheduler {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});

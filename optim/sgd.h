@@ -5,6 +5,7 @@
 
 namespace ferrite::optim {
 
+/// The options of SGD.
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
@@ -22,6 +23,13 @@ struct SGDOptions {
   void check() const { check_nesterov(nesterov, momentum, dampening, kName); }
 };
 
+/// Stochastic gradient descent, with momentum, Nesterov's form and weight decay as in
+/// torch.optim.SGD.
+///
+///   optim::SGD sgd(model.parameters(), {.lr = 0.1, .momentum = 0.9, .weight_decay = 5e-4});
+///   sgd.zero_grad();
+///   loss.backward();
+///   sgd.step();
 class SGD final : public FusedOptimizer<SGDOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;

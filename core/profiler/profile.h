@@ -68,7 +68,8 @@ struct ProfileOptions {
   bool start = true;
 };
 
-/// Only one profile runs at a time in a process (ValueError). Its members are for use by one
+/// Records what operations take, from its construction to stop(), or by a schedule of steps. Only
+/// one profile runs at a time in a process (ValueError). Its members are for use by one
 /// thread; events are recorded from all threads.
 class Profile {
  public:

@@ -134,6 +134,9 @@ struct InitOptions {
 /// Creates the process's default group, once all ranks have arrived. "gloo", "nccl", or "" for nccl
 /// if there are CUDA devices and NCCL, else gloo. ValueError if there is one already or the
 /// environment lacks a required setting; DistributedError if ranks do not arrive in time.
+///
+///   parallel::init_process_group("gloo");
+///   parallel::all_reduce(x);
 std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend = "",
                                                  const InitOptions& options = {});
 /// Says goodbye to the other ranks and releases the default group. A process that ends without it
@@ -162,6 +165,9 @@ class DefaultGroupScope {
 };
 
 // ---- Blocking forms on the default group, like torch.distributed's.
+/// Every rank gets the reduction of all ranks' tensors, in place.
+///
+///   parallel::all_reduce(x, parallel::ReduceOp::avg);
 void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
 void broadcast(const Tensor& tensor, int root = 0);
 void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);

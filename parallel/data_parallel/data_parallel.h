@@ -116,8 +116,12 @@ class DataParallelBase : public nn::Module {
   mutable std::vector<std::shared_ptr<dp::DeviceComm>> comms_;
 };
 
-/// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and
-/// returns a tensor.
+/// A network that runs on several devices of this process: each call splits its inputs, runs copies
+/// of the module, and joins their outputs. `M` is the model's type; calls have its arguments and
+/// results. A plain nn::Module takes and returns a tensor.
+///
+///   parallel::DataParallel dp(model, {"cuda:0", "cuda:1"});
+///   cross_entropy(dp(images), labels).backward();
 template <class M = nn::Module>
 class DataParallel final : public DataParallelBase {
  public:

@@ -145,8 +145,13 @@ class DistributedDataParallelBase : public nn::Module {
   std::shared_ptr<ddp::Reducer> reducer_;
 };
 
-/// `M` is the model's type; calls have its arguments and results. A plain nn::Module takes and
-/// returns a tensor.
+/// A network of which each rank has a copy; backward() averages the gradients of all ranks while it
+/// runs. `M` is the model's type; calls have its arguments and results. A plain nn::Module takes
+/// and returns a tensor.
+///
+///   parallel::init_process_group();
+///   parallel::DistributedDataParallel ddp(model);
+///   cross_entropy(ddp(images), labels).backward();
 template <class M = nn::Module>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:

@@ -66,6 +66,10 @@ struct PipelineStage {
   std::int64_t first_layer = 0, layers = 0;
 };
 
+/// A network whose layers are divided into stages on several devices, through which the
+/// micro-batches of a batch go one after another.
+///
+///   parallel::Pipeline pipeline(layers, {"cuda:0", "cuda:1"}, {.chunks = 4});
 class Pipeline final : public nn::Module {
  public:
   /// Stage i, with options.balance[i] layers, is on devices[i]; without a balance, one stage per
