@@ -192,7 +192,7 @@ class Tensor : public TensorMethods {
     return item_scalar().to<T>();
   }
   Scalar item_scalar() const;
-  /// `float loss = x.item();`
+  /// The only element, which converts to any number: `float loss = x.item();`
   Scalar item() const { return item_scalar(); }
   /// Whether the only element is not 0, which `if (x)` asks in Python.
   bool is_nonzero() const { return item<std::complex<double>>() != 0.; }
@@ -235,7 +235,7 @@ class Tensor : public TensorMethods {
   /// The name of the operation that made this tensor; "" for leaves.
   std::string grad_fn_name() const;
   /// Runs the tape backward from here, and adds to the grad() of each leaf that requires one.
-  /// `gradient` defaults to 1 for one-element tensors; AutogradError for others without it. The
+  /// `gradient` defaults to 1 for one-element tensors; ShapeError for others without it. The
   /// graph is released unless `retain_graph`; with `create_graph` the pass is recorded itself.
   ///
   ///   cross_entropy(model(images), labels).backward();
@@ -260,9 +260,11 @@ class Tensor : public TensorMethods {
   TensorHook register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) const;
 
   // ---- Copies and conversions (ops/copy.h), differentiable
-  /// With `non_blocking`, a copy between a CUDA device and the host may still be running on return.
-  /// From pinned memory, the source must not change until the device's stream has passed the copy;
-  /// to the host, the result is in pinned memory and may be read after synchronize().
+  /// On this device, in this dtype or memory format: the tensor itself if nothing changes, else a
+  /// copy, on the tape. With `non_blocking`, a copy between a CUDA device and the host may still be
+  /// running on return. From pinned memory, the source must not change until the device's stream
+  /// has passed the copy; to the host, the result is in pinned memory and may be read after
+  /// synchronize().
   Tensor to(const Device& device, bool non_blocking = false) const;
   Tensor to(DType dtype, bool non_blocking = false) const;
   Tensor to(MemoryFormat format) const;
@@ -318,13 +320,14 @@ class Tensor : public TensorMethods {
 
   // ---- Views (ops/views.h), differentiable, sharing memory. Sizes and dimensions need no braces:
   // x.view(-1, 3).
-  /// One size may be -1. Throws ShapeError if the strides do not allow a view.
+  /// The same elements in another shape, without a copy; one size may be -1. ShapeError if the
+  /// strides do not allow a view.
   Tensor view(const Shape& shape) const;
   template <Size... Sizes>
   Tensor view(Sizes... sizes) const {
     return view(shape_of(sizes...));
   }
-  /// A view if possible, else a copy.
+  /// The same elements in another shape: a view if possible, else a copy.
   Tensor reshape(const Shape& shape) const;
   template <Size... Sizes>
   Tensor reshape(Sizes... sizes) const {
@@ -463,7 +466,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 // ---- Factories. More in ops/creation.h (zeros, ones, arange, randn...).
 
-/// Contents undefined.
+/// A tensor of this shape whose elements are not set.
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 template <Option T>
 Tensor empty(const Shape& shape, const T& option) {

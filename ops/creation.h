@@ -166,7 +166,7 @@ Tensor from_blocks(const Blocks& blocks, const TensorOptions& options) {
 
 }  // namespace detail
 
-/// 0-dimensional.
+/// A 0-dimensional tensor of one value: `tensor(1.5)`.
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
 /// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, tensor({1.0 + 2.0i})

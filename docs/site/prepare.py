@@ -180,7 +180,7 @@ def begins_declaration(body, i):
     before = re.sub(r"\s*//.*", "", body[i - 1]).strip()
     if body[i].startswith("#define"):
         return True
-    return bool(body[i].strip()) and not body[i].lstrip().startswith(("//", "}", "#", "public:", "private:", "return")) \
+    return bool(body[i].strip()) and not body[i].lstrip().startswith(("//", "}", "#", "public:", "protected:", "private:", "return")) \
         and (not before or before[-1] in ";{}:")
 
 
@@ -230,7 +230,10 @@ def spelled_out(body, i, path, top):
     found = kind or (None if function else VARIABLE.match(text))
     name = found[1] if found else function
     keys = [name]
-    if function and not kind:
+    if re.match(r"(?:friend )?(?:class|struct|enum class) \w+;|(?:explicit |constexpr |FERRITE_HOST_DEVICE )*%s\("
+                % re.escape(name or ""), text):
+        keys = []  # a declaration in advance, or a constructor, which has the description of its class
+    elif function and not kind:
         plain = f"{name}()" in text and not text.startswith("void")
         keys = [f"{name}()"] * plain + [f"{name}(", name]
     for place in (path, folder, "*"):

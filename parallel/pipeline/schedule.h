@@ -26,8 +26,8 @@ enum class PipelinePhase : std::uint8_t { forward, backward };
 std::vector<ScheduledRun> gpipe_schedule(int stages, int micro_batches,
                                          PipelinePhase phase = PipelinePhase::forward);
 
-/// The share of the devices' idle time, in either phase, if all stages take the same time: (stages
-/// - 1) / (micro_batches + stages - 1). ValueError unless both are above 0.
+/// The share of the devices' idle time, in either phase, if all stages take the same time:
+/// (stages - 1) / (micro_batches + stages - 1). ValueError unless both are above 0.
 double bubble_fraction(int stages, int micro_batches);
 
 /// A line a stage and a column a tick, with the micro-batches that are worked on:
