@@ -93,6 +93,8 @@ struct RpropOptions {
   void check() const;
 };
 
+/// Divides each element of the gradient by the root of the sum of its squares so far (Duchi et al.
+/// 2011): `Adagrad(model.parameters(), {.lr = 0.01})`.
 class Adagrad final : public FusedOptimizer<AdagradOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;
@@ -103,6 +105,8 @@ class Adagrad final : public FusedOptimizer<AdagradOptions> {
               const AdagradOptions& o) const override;
 };
 
+/// Steps of the size of the root mean square of the last updates, by that of the last gradients
+/// (Zeiler 2012): `Adadelta(model.parameters(), {.rho = 0.9})`.
 class Adadelta final : public TensorOptimizer<AdadeltaOptions> {
  public:
   using TensorOptimizer::TensorOptimizer;
@@ -111,6 +115,8 @@ class Adadelta final : public TensorOptimizer<AdadeltaOptions> {
   void update(ParameterStep& p, const AdadeltaOptions& o) override;
 };
 
+/// Adam with the largest gradient of late in place of the root mean square (Kingma and Ba 2015):
+/// `Adamax(model.parameters(), {.lr = 2e-3})`.
 class Adamax final : public TensorOptimizer<AdamaxOptions> {
  public:
   using TensorOptimizer::TensorOptimizer;
@@ -119,6 +125,7 @@ class Adamax final : public TensorOptimizer<AdamaxOptions> {
   void update(ParameterStep& p, const AdamaxOptions& o) override;
 };
 
+/// Adam with Nesterov's momentum (Dozat 2016): `NAdam(model.parameters(), {.lr = 2e-3})`.
 class NAdam final : public FusedOptimizer<NAdamOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;
@@ -130,6 +137,8 @@ class NAdam final : public FusedOptimizer<NAdamOptions> {
               const NAdamOptions& o) const override;
 };
 
+/// Adam with rectified variance, which warms up by itself (Liu et al. 2020):
+/// `RAdam(model.parameters(), {.lr = 1e-3})`.
 class RAdam final : public FusedOptimizer<RAdamOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;
@@ -140,7 +149,8 @@ class RAdam final : public FusedOptimizer<RAdamOptions> {
               const RAdamOptions& o) const override;
 };
 
-/// The averages of the parameters are the state "ax" of state_dict().
+/// Averaged stochastic gradient descent (Polyak and Juditsky 1992). The averages of the parameters
+/// are the state "ax" of state_dict().
 class ASGD final : public TensorOptimizer<ASGDOptions> {
  public:
   using TensorOptimizer::TensorOptimizer;
@@ -150,7 +160,8 @@ class ASGD final : public TensorOptimizer<ASGDOptions> {
   Shape state_shape(std::string_view name, const Tensor& parameter) const override;
 };
 
-/// For gradients of the whole data set: of a batch's, the signs change by chance.
+/// Steps by the signs of the gradients alone, each element with a size of its own (Riedmiller and
+/// Braun 1993). For gradients of the whole data set: of a batch's, the signs change by chance.
 class Rprop final : public TensorOptimizer<RpropOptions> {
  public:
   using TensorOptimizer::TensorOptimizer;

@@ -44,6 +44,8 @@ struct LAMBOptions {
   }
 };
 
+/// Adam's update, scaled for each parameter by the ratio of the norms of weights and update (You et
+/// al. 2020), for large batches: `LAMB(model.parameters(), {.lr = 2e-3})`.
 class LAMB final : public FusedOptimizer<LAMBOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;

@@ -38,6 +38,15 @@ struct LBFGSOptions {
   static void check_parameter(const Tensor& p);
 };
 
+/// L-BFGS, which calls a closure several times in each step.
+///
+///   lbfgs.step([&] {
+///     lbfgs.zero_grad();
+///     Tensor loss = mse_loss(model(x), y);
+///     loss.backward();
+///     return loss;
+///   });
+///
 /// One group of parameters of float32 or float64, on one device: ValueError for others, and for a
 /// step without a closure, such as a loss scaler's.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {

@@ -22,6 +22,8 @@ struct LionOptions {
   }
 };
 
+/// Steps by the sign of a running mean of the gradient; weight decay is decoupled (Chen et al.
+/// 2023): `Lion(model.parameters(), {.lr = 1e-4, .weight_decay = 0.1})`.
 class Lion final : public FusedOptimizer<LionOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;

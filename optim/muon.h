@@ -28,7 +28,9 @@ struct MuonOptions {
   static void check_parameter(const Tensor& p);
 };
 
-/// ValueError for parameters of fewer than two dimensions.
+/// Momentum whose direction is made orthogonal by Newton-Schulz iterations, for the matrices of
+/// hidden layers: `Muon(matrices, {.lr = 0.02})`. ValueError for parameters of fewer than two
+/// dimensions.
 class Muon final : public TensorOptimizer<MuonOptions> {
  public:
   using TensorOptimizer::TensorOptimizer;

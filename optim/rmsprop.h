@@ -26,6 +26,8 @@ struct RMSpropOptions {
   }
 };
 
+/// Divides the gradient by the root of the running mean of its squares, with momentum if asked for:
+/// `RMSprop(model.parameters(), {.lr = 0.01, .alpha = 0.99})`.
 class RMSprop final : public FusedOptimizer<RMSpropOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;

@@ -245,7 +245,8 @@ def spelled_out(body, i, path, top):
         title = " ".join(top).strip()
         # The header is about this class.
         if title.startswith(f"{name}: ") or name.lower() == pathlib.Path(path).stem.replace("_", ""):
-            return title.removeprefix(f"{name}: ").split(". ")[0].rstrip(".") + "."
+            said = title.removeprefix(f"{name}: ").split(". ")[0].rstrip(".") + "."
+            return said[0].upper() + said[1:]
         of = re.match(r"(\w+?)(Func)?Options$", name)
         if of and of[2]:  # BatchNormFuncOptions are those of batch_norm()
             return "The options of " + re.sub(r"(?<!^)(?=[A-Z])", "_", of[1]).lower() + "()."
