@@ -43,8 +43,8 @@ struct LARSOptions {
 };
 
 /// SGD whose gradients are scaled for each parameter by the ratio of the norms of weights and
-/// gradient (You et al. 2017), for large batches: `LARS(model.parameters(), {.lr = 1, .momentum =
-/// 0.9})`.
+/// gradient (You et al. 2017), for large batches:
+/// `LARS(model.parameters(), {.lr = 1, .momentum = 0.9})`.
 class LARS final : public FusedOptimizer<LARSOptions> {
  public:
   using FusedOptimizer::FusedOptimizer;

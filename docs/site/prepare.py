@@ -62,7 +62,7 @@ def public_headers():
 
 def escaped(text):
     """Outside of `code`, nothing in a comment is a command, a tag or a link request."""
-    parts = re.split(r"(`[^`]*`)", text)
+    parts = re.split(r"(`(?:[^`\n]|\n(?! *\n))*`)", text)
     return "".join(p if p.startswith("`") else re.sub(r"([\\@<>#%&])", r"\\\1", p).replace("](", "]&#40;")
                    for p in parts)
 
@@ -96,7 +96,23 @@ def with_code(body):
             out.append(f"{code}@code{{.cpp}}")
         out.append(line if not code else f"{code}{CODE}{m[2]}")
         before = m[2].strip() if m else None
-    return out
+    return with_escapes(out)
+
+
+def with_escapes(body):
+    """The body with its /// comments escaped, each as a whole: `code` may go on in the next line."""
+    out, block = [], []
+    for line in [*body, ""]:
+        m = re.match(r"( *///)(?!<)(.*)$", line)
+        if m and m[2] not in ("@code{.cpp}", "@endcode") and not m[2].startswith(CODE):
+            block.append((m[1], m[2]))
+            continue
+        if block:
+            texts = escaped("\n".join(text for _, text in block)).split("\n")
+            out += [mark + text for (mark, _), text in zip(block, texts)]
+            block = []
+        out.append(line.replace(CODE, "") if m else line)
+    return out[:-1]
 
 
 def header(text, path):
@@ -113,12 +129,9 @@ def header(text, path):
     described = {}  # by indentation, the name of the function that was declared last and is described
     for i, line in enumerate(body):
         mark = re.match(r"(.*?///<?)(.*)$", line)
-        if mark and mark[2].startswith(CODE):
-            line = mark[1] + mark[2].removeprefix(CODE)
-        elif mark and mark[2] in ("@code{.cpp}", "@endcode"):
-            pass
-        elif mark:
-            line = mark[1] + escaped(mark[2])
+        if mark:
+            if not re.match(r" *///(?!<)", line):
+                line = mark[1] + escaped(mark[2])
             if mark[1].endswith("<") and (name := function_name(body, i)):
                 described[len(line) - len(line.lstrip())] = name
         elif begins_declaration(body, i):
