@@ -31,6 +31,7 @@
 namespace ferrite::data {
 
 struct DataLoaderOptions {
+  /// Samples in a batch.
   std::int64_t batch_size = 1;
   bool shuffle = false;     ///< a new permutation every epoch
   int num_workers = 0;      ///< threads that prepare batches; 0: the calling thread
@@ -85,6 +86,7 @@ class DataLoaderBase {
 
  protected:
   DataLoaderBase(impl::BatchSource source, DataLoaderOptions options);
+  /// What the loader's iterators read from.
   std::shared_ptr<impl::LoaderRun> start();
 
  private:

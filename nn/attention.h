@@ -17,6 +17,7 @@ struct MultiheadAttentionOptions {
   bool bias = true;
   bool add_bias_kv = false;    ///< appends a learned key and value, bias_k and bias_v
   bool add_zero_attn = false;  ///< appends a key and a value of zeros
+  /// The size of keys, if it differs from embed_dim.
   std::optional<std::int64_t> kdim = {},
                               vdim = {};  ///< features of keys and values; default: embed_dim
   bool batch_first = false;               ///< [N, L, *] rather than [L, N, *]
@@ -27,6 +28,7 @@ struct AttentionArguments {
   /// [N, S]. If bool, true marks keys to ignore (the opposite of scaled_dot_product_attention); if
   /// floating, it is added to the products.
   Tensor key_padding_mask = {};
+  /// Whether the weights of the attention are returned.
   bool need_weights = true;
   /// [L, S] or [N * num_heads, L, S]; the same for each query.
   Tensor attn_mask = {};
@@ -41,6 +43,7 @@ struct AttentionOutput {
   Tensor output;   ///< of the query's shape
   Tensor weights;  ///< [N, L, S], or [N, num_heads, L, S]; undefined unless need_weights
   auto fields() { return std::tie(output, weights); }
+  /// The parts, for structured bindings.
   auto fields() const { return std::tie(output, weights); }
   operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
   operator std::tuple<Tensor, Tensor>() const { return fields(); }
@@ -76,6 +79,7 @@ class MultiheadAttention : public Cloneable<MultiheadAttention> {
   Tensor q_proj_weight, k_proj_weight, v_proj_weight;  ///< then these, [embed_dim, *]
   Tensor in_proj_bias;                                 ///< [3 * embed_dim]; undefined without bias
   Tensor bias_k, bias_v;                               ///< [1, 1, embed_dim]; with add_bias_kv
+  /// The linear layer behind the heads.
   Linear out_proj;
 
  private:

@@ -21,7 +21,7 @@ using TransformerActivation = std::variant<std::string, std::function<Tensor(con
 /// Of a layer. Inputs are [L, N, d_model], or [L, d_model] without a batch.
 struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
+  double dropout = 0.1;  ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  ///< [N, L, d_model]
@@ -133,7 +133,7 @@ struct TransformerOptions {
   std::int64_t d_model = 512, nhead = 8;
   std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
   std::int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
+  double dropout = 0.1;  ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false, norm_first = false, bias = true;

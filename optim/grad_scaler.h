@@ -33,6 +33,7 @@ class Amp;
 }
 
 struct GradScalerOptions {
+  /// The scale at the start.
   double init_scale = 65536;
   double growth_factor = 2;             ///< above 1
   double backoff_factor = 0.5;          ///< between 0 and 1
@@ -91,12 +92,17 @@ class GradScaler {
 
   bool is_enabled() const { return options_.enabled; }
   bool is_dynamic() const { return options_.dynamic; }
+  /// The factor of the scale after growth_interval steps without an overflow; 2 by default.
   double get_growth_factor() const { return options_.growth_factor; }
+  /// The factor of the scale after an overflow; 0.5 by default.
   double get_backoff_factor() const { return options_.backoff_factor; }
+  /// The number of steps without an overflow after which the scale grows; 2000 by default.
   std::int64_t get_growth_interval() const { return options_.growth_interval; }
   /// ValueError as the constructor's.
   void set_growth_factor(double value) { set(&GradScalerOptions::growth_factor, value); }
+  /// Sets the factor of the scale after an overflow.
   void set_backoff_factor(double value) { set(&GradScalerOptions::backoff_factor, value); }
+  /// Sets the number of steps without an overflow after which the scale grows.
   void set_growth_interval(std::int64_t value) { set(&GradScalerOptions::growth_interval, value); }
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval" and "_growth_tracker", as in

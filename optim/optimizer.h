@@ -37,6 +37,7 @@ namespace ferrite::optim {
 /// A group of an optimizer of any kind, from Optimizer::param_groups(), valid as long as that.
 class AnyParamGroup {
  public:
+  /// The learning rate of the group.
   double& lr;
   const std::vector<Tensor>& params() const { return *params_; }
   /// Another option of the optimizer that is a number, under its name in state_dict():
@@ -98,6 +99,7 @@ class Optimizer {
   /// these masters, and parameters take the rounded result. A step reads the master's gradient if
   /// it has one, else the parameter's.
   void use_master_weights();
+  /// Whether it updates float32 copies of 16-bit parameters.
   bool has_master_weights() const;
   /// parameters(), with masters instead of parameters that have one.
   std::vector<Tensor> master_parameters() const;
@@ -105,6 +107,7 @@ class Optimizer {
   /// than by steps, such as by the model's load_state_dict(). This class's load_state_dict() loads
   /// the masters, too.
   void reset_master_weights();
+  /// A float32 gradient of a master weight.
   struct MasterGradient {
     Tensor from;  ///< the parameter's gradient, or a dense copy of it
     Tensor to;    ///< the master's, float32, of the same layout
@@ -112,9 +115,11 @@ class Optimizer {
   /// For loss scalers: gives every master whose parameter has a gradient an uninitialized gradient.
   /// The next step uses and drops it.
   std::vector<MasterGradient> make_master_gradients();
+  /// Frees the float32 gradients of the master weights.
   void drop_master_gradients();
 
   // ---- Options that schedules change
+  /// The learning rate of the group.
   double lr(std::size_t group = 0) const;
   /// For every group, or for one, on the device too. ValueError below 0; CudaError if a step is
   /// being captured and the value would change.
@@ -122,6 +127,7 @@ class Optimizer {
   void set_lr(double lr, std::size_t group);
   /// The lr that a group had when its first scheduler was made, from which schedules start.
   std::optional<double> initial_lr(std::size_t group = 0) const;
+  /// Sets the learning rate of a group from which schedules start.
   void set_initial_lr(double lr, std::size_t group);
 
   /// Whether there is a momentum for schedules to cycle: an option of that name, or the first beta.
@@ -129,6 +135,7 @@ class Optimizer {
   /// ValueError if there is none, and for values that the constructor refuses; CudaError as in
   /// set_lr(). A step that was captured with a momentum of 0 stays without.
   double momentum(std::size_t group = 0) const;
+  /// Sets the momentum of all groups, or of one. Captured graphs see it with their next replay.
   void set_momentum(double momentum);
   void set_momentum(double momentum, std::size_t group);
 
@@ -164,11 +171,14 @@ class Optimizer {
   /// For derived classes, after the group's options are in place. ValueError if a parameter is in
   /// the optimizer already, or is no leaf that can have a gradient.
   void add_parameters(std::vector<Tensor> parameters);
+  /// ValueError if there are no parameters.
   void check_not_empty() const;
 
   // ---- The options of a group, whatever their struct
   virtual Fields fields(std::size_t group) = 0;
+  /// ValueError if a group's options are out of range.
   virtual void check_options(std::size_t group) = 0;
+  /// The learning rate among a group's options.
   virtual double& lr_option(std::size_t group) = 0;
   /// The value of momentum(); null if there is none.
   virtual double* momentum_option(std::size_t group) = 0;
@@ -178,6 +188,7 @@ class Optimizer {
   std::vector<Update> updates(std::size_t group);
   Controls controls(std::size_t group, const Device& device, const Tensor& inv_scale,
                     const Tensor& found_inf);
+  /// Updates the parameters of one group.
   virtual void step_group(std::size_t group, const Tensor& inv_scale, const Tensor& found_inf) = 0;
   /// The shape of a parameter's state.
   virtual Shape state_shape(std::string_view, const Tensor& parameter) const {
@@ -190,7 +201,9 @@ class Optimizer {
  private:
   friend class ParameterStep;
 
+  /// A group's parameters and options.
   struct Group {
+    /// The tensors of the group.
     std::vector<Tensor> parameters;
     std::vector<ParameterState> states;
     DeviceScalar lr, momentum;
@@ -209,6 +222,7 @@ class Optimizer {
   bool has_warned_ = false;
 };
 
+/// The shares of the running means that Adam and its relatives keep in a step.
 struct Betas {
   double first = 0.9, second = 0.999;
 
@@ -221,6 +235,7 @@ void check_nesterov(bool nesterov, double momentum, double dampening, const char
 /// Parameters with options of their own: `SGD({{backbone, {.lr = 0.01}}, {head, {.lr = 0.1}}})`.
 template <class Options>
 struct ParamGroup {
+  /// The tensors of the group.
   std::vector<Tensor> parameters;
   Options options = {};
 };
@@ -250,6 +265,7 @@ class GroupInOptimizer : public Options {
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
+  /// A group's parameters and options.
   using Group = ParamGroup<Options>;
 
   OptimizerWith(std::vector<Tensor> parameters, const Options& options = {})
@@ -270,6 +286,7 @@ class OptimizerWith : public Optimizer {
     check_not_empty();
   }
 
+  /// Adds a group, with its own options: ValueError for parameters that are in another.
   void add_param_group(std::vector<Tensor> parameters, const Options& options) {
     Options checked = options;
     check(checked);
@@ -288,11 +305,13 @@ class OptimizerWith : public Optimizer {
 
  private:
   Fields fields(std::size_t group) override { return options(group).fields(); }
+  /// ValueError if a group's options are out of range.
   void check_options(std::size_t group) override { check(options(group)); }
   static void check(Options& o) {
     check_fields(o.fields(), Options::kName);
     if constexpr (requires { o.check(); }) o.check();
   }
+  /// The learning rate among a group's options.
   double& lr_option(std::size_t group) override { return options(group).lr; }
   double* momentum_option(std::size_t group) override {
     Options& o = options(group);

@@ -22,7 +22,7 @@ struct VisionTransformerOptions {
   std::int64_t num_heads = 12;
   std::int64_t hidden_dim = 768;
   std::int64_t mlp_dim = 3072;
-  double dropout = 0;
+  double dropout = 0;  ///< the probability of dropping values, in training
   double attention_dropout = 0;
 };
 

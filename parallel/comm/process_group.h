@@ -36,6 +36,7 @@ namespace comm {
 struct Call;
 }
 
+/// A length of time.
 using Milliseconds = std::chrono::milliseconds;
 
 /// One rank's view of a group. Operations may be called from any thread, one at a time.
@@ -51,6 +52,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   int rank() const { return rank_; }  ///< in this group
+  /// The number of ranks of the group.
   int size() const { return size_; }
   /// "nccl", "gloo" or "local".
   std::string_view backend() const { return backend_; }
@@ -77,6 +79,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// To and from one other rank, in the order of the calls for that pair. Sends may complete before
   /// they are received. ValueError for this rank itself.
   [[nodiscard]] Work send(const Tensor& tensor, int to);
+  /// Receives the values that a rank sends. Shapes and dtypes must agree.
   [[nodiscard]] Work recv(const Tensor& tensor, int from);
   /// Completes when every rank has called it.
   [[nodiscard]] Work barrier();
@@ -89,6 +92,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// Ends pending operations and refuses others, with this reason. Thread-safe; may be called
   /// repeatedly: the first reason stays. Never waits for other ranks.
   void abort(std::string_view reason);
+  /// Whether the group was ended by an error.
   bool is_aborted() const;
 
  protected:
@@ -119,6 +123,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const std::shared_ptr<State> state_;
 };
 
+/// The options of init_process_group().
 struct InitOptions {
   /// "env://" (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, or the variables of mpirun and srun),
   /// "file:///shared/path" or "tcp://host:port"; the last two take rank and world_size from here,
@@ -142,12 +147,14 @@ std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend = "",
 /// Says goodbye to the other ranks and releases the default group. A process that ends without it
 /// counts as lost while others still work. Does nothing if there is no group.
 void destroy_process_group();
+/// Whether there is a default group.
 bool is_initialized();
 /// The default group: this thread's if it is a rank of a local group, else the process's.
 /// ValueError if there is none.
 const std::shared_ptr<ProcessGroup>& default_group();
 /// Rank and size of the default group; 0 and 1 if there is none, so that programs also run alone.
 int get_rank();
+/// The number of ranks of the default group.
 int get_world_size();
 /// LOCAL_RANK, or its equivalent of mpirun and srun; 0 if not set.
 int get_local_rank();
@@ -169,12 +176,21 @@ class DefaultGroupScope {
 ///
 ///   parallel::all_reduce(x, parallel::ReduceOp::avg);
 void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
+/// Every rank gets the values of rank root.
 void broadcast(const Tensor& tensor, int root = 0);
+/// Rank root gets the reduction of all ranks' tensors, in place. The contents of the others'
+/// tensors are undefined afterwards.
 void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
+/// Every rank gets the tensors of all ranks, in the order of ranks. `in` has the same shape and
+/// dtype on all of them.
 void all_gather(const Tensor& out, const Tensor& in);
+/// Each rank gets its part of the reduction of all ranks' tensors.
 void reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op = ReduceOp::sum);
+/// Sends to a rank, which calls recv().
 void send(const Tensor& tensor, int to);
+/// Receives the values that a rank sends. Shapes and dtypes must agree.
 void recv(const Tensor& tensor, int from);
+/// Returns when all ranks have come here.
 void barrier();
 
 }  // namespace ferrite::parallel

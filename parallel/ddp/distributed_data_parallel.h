@@ -69,9 +69,11 @@ struct DDPOptions {
   /// Apex's: gradients are divided by it before they are added, and by world size / it afterwards,
   /// which keeps 16-bit sums in range.
   double gradient_predivide_factor = 1;
+  /// The algorithm of the sums.
   AllReduceAlgorithm all_reduce = AllReduceAlgorithm::automatic;
 };
 
+/// The options of join().
 struct JoinOptions {
   /// Whether gradients are divided by the number of all ranks, or of those that still have inputs.
   bool divide_by_initial_world_size = true;
@@ -120,9 +122,12 @@ class DistributedDataParallelBase : public nn::Module {
  public:
   ~DistributedDataParallelBase() override;
 
+  /// The group that communicates.
   ProcessGroup& process_group() const;
   const DDPOptions& options() const;
+  /// While the result lives, gradients are added up on each rank and not averaged.
   NoSync no_sync();
+  /// While the result lives, ranks that have no more batches take part in the others' steps.
   Join join(const JoinOptions& options = {});
   /// Makes `hook` communicate buckets instead of an all-reduce (parallel/ddp/comm_hooks.h);
   /// averaging options are then up to the hook. All ranks must register the same one, before the
@@ -138,7 +143,9 @@ class DistributedDataParallelBase : public nn::Module {
  protected:
   DistributedDataParallelBase(nn::Module& module, const DDPOptions& options);
 
+  /// What a step does before the module's forward().
   void before_forward();
+  /// What a step does after the module's forward().
   void after_forward(std::span<const Tensor> outputs);
 
  private:
@@ -163,6 +170,7 @@ class DistributedDataParallel : public DistributedDataParallelBase {
 
   M& module() const { return module_; }
 
+  /// Calls the module; backward then averages gradients.
   template <class... Inputs>
   requires std::invocable<M&, Inputs...>
   auto operator()(Inputs&&... inputs) {
