@@ -4,7 +4,10 @@
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
 #include "ferrite/ops/matmul.h"
+#include "ferrite/ops/place.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
@@ -151,6 +154,28 @@ Tensor pairwise_distance(T a, T b, double p, double eps, bool keepdim) {
         return norm(a - b + eps, p, -1, keepdim);
       },
       a, b);
+}
+
+Tensor pdist(T x, double p) {
+  if (const auto cast = ops::autocast(CastPolicy::float32, x)) return pdist(*cast, p);
+  return composite(
+      "pdist",
+      [&] {
+        ops::check_floating("pdist", x);
+        FERRITE_CHECK(x.dim() == 2, ShapeError, "pdist", "expected rows [n, m], got {}",
+                      x.describe());
+        // Pairs are in the order of their first row, of which there are n - 1, n - 2, ...; counted
+        // on the device, so that nothing waits.
+        const std::int64_t n = x.size(0);
+        const TensorOptions integers{.dtype = kInt64, .device = x.device()};
+        const Tensor pairs = arange(n * (n - 1) / 2, integers);
+        if (pairs.numel() == 0) return norm(index_select(x, 0, pairs), p, 1);
+        const Tensor counts = (n - 1) - arange(n, integers), ends = cumsum(counts, 0);
+        const Tensor row = searchsorted(ends, pairs, {.right = true});
+        const Tensor other = pairs - index_select(ends - counts, 0, row) + row + 1;
+        return norm(index_select(x, 0, row) - index_select(x, 0, other), p, 1);
+      },
+      x);
 }
 
 Tensor cosine_similarity(T a, T b, int dim, double eps) {

@@ -57,6 +57,9 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 /// norm(a - b + eps) along the last dimension.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6,
                          bool keepdim = false);
+/// The p-norms of the differences between every two rows of x [n, m], in the order of
+/// triu_indices(n, n, 1): [n (n - 1) / 2]. Differences are in memory all at once.
+Tensor pdist(const Tensor& x, double p = 2);
 /// a b / (max(|a|, eps) max(|b|, eps)) along `dim`, of operands that broadcast.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int dim = 1, double eps = 1e-8);
 /// x / max(norm(x), eps) along `dim`.

@@ -17,7 +17,7 @@ def names():
         function = getattr(nn.functional, name)
         is_function = isinstance(function, (types.FunctionType, types.BuiltinFunctionType))
         # What torch uses itself is imported there, too.
-        own = getattr(function, "__module__", None) in (None, "torch.nn.functional", "torch._C._nn",
+        own = getattr(function, "__module__", None) in (None, "torch", "torch.nn.functional", "torch._C._nn",
                                                         "torch._jit_internal")
         if is_function and own and not name.startswith("_"):
             yield f"functional.{name}"

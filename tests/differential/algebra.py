@@ -90,6 +90,11 @@ def cdist_case(rng):
     return ins, {"p": rng.choice(POWERS)}
 
 
+def pdist_case(rng):
+    return [make_input(rng, [rng.randint(0, 9), maybe_none(rng)], rng.choice(TYPES))], {
+        "p": rng.choice(POWERS)}
+
+
 def rows_case(rng):
     shape, dtype = shape_of(rng, 1, 3), rng.choice(TYPES)
     other = broadcast_shape(rng, shape) if rng.random() < 0.3 else shape
@@ -192,6 +197,7 @@ def table():
                   else torch.cross(*x), SUM)
     t["bilinear"] = (bilinear_case, lambda x, a: F.bilinear(*x), SUM)
     t["cdist"] = (cdist_case, lambda x, a: torch.cdist(*x, float(a["p"])), SUM)
+    t["pdist"] = (pdist_case, lambda x, a: F.pdist(x[0], float(a["p"])), SUM)
     t["pairwise_distance"] = (rows_case, lambda x, a: F.pairwise_distance(
         *x, float(a["p"]), a["eps"], a["keepdim"]), SUM)
     t["cosine_similarity"] = (rows_case, lambda x, a: F.cosine_similarity(*x, a["dim"]), SUM)

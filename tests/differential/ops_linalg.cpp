@@ -35,6 +35,7 @@ void add_distances(Table& t) {
   t["cdist"] = [](In x, Args a) {
     return Tensors{cdist(x[0], x[1], to_scalar(a["p"]).to<double>())};
   };
+  t["pdist"] = [](In x, Args a) { return Tensors{pdist(x[0], to_scalar(a["p"]).to<double>())}; };
   t["pairwise_distance"] = [](In x, Args a) {
     return Tensors{
         pairwise_distance(x[0], x[1], to_scalar(a["p"]).to<double>(), a["eps"], a["keepdim"])};

@@ -137,6 +137,16 @@ TEST_CASE("linalg: a batch as large as its matrices, and gradients of equal sing
   check_close(slope([](T x) { return linalg::pinv(x); }, zeros({2, 1})), {0, 0}, 0);
 }
 
+TEST_CASE("pdist: pairs in rows; equal, few and no rows") {
+  check_close(pdist(tensor({{0.0, 0.0}, {3.0, 4.0}, {0.0, 1.0}}, kFloat64)),
+              {5, 1, std::sqrt(18.0)}, 1e-12);
+  check_close(pdist(tensor({{0.0, 0.0}, {3.0, 4.0}}), INFINITY), {4}, 0);
+  CHECK(pdist(zeros({1, 3})).shape() == Shape{0});
+  CHECK(pdist(zeros({0, 3})).shape() == Shape{0});
+  check_close(slope([](T x) { return pdist(x); }, ones({3, 2})), {0, 0, 0, 0, 0, 0}, 0);
+  CHECK_THROWS_AS(pdist(zeros({2, 3, 4})), ShapeError);
+}
+
 TEST_CASE("cdist: rows in blocks and by a product, in batches that broadcast") {
   // More differences than one block holds, of several powers.
   const Tensor a = wave({2, 700, 3}, 0.37).to(kFloat64), b = wave({1, 800, 3}, 0.71).to(kFloat64);

@@ -101,6 +101,7 @@ const std::vector<Case>& cases() {
     {"cross", {{2, 3}, {1, 3}}, [](In x) { return cross(x[0], x[1], -1); }, 1.580934085, 0.7325723771},
     {"cdist", {{3, 4}, {2, 5, 4}}, [](In x) { return cdist(x[0], x[1]) + cdist(x[0], x[1], 1); }, 38.3753296, -18.53162289},
     {"pairwise_distance", {{3, 4}, {3, 4}}, [](In x) { return pairwise_distance(x[0], x[1], 3); }, 2.462426457, 0},
+    {"pdist", {{5, 3}}, [](In x) { return pdist(x[0]) + pdist(x[0], 3); }, 11.3847685, 6.548266076},
     {"cosine_similarity", {{3, 4}, {3, 4}}, [](In x) { return cosine_similarity(x[0], x[1]); }, 0.4344347934, 0.2329580193},
     {"normalize", {{3, 4}}, [](In x) { return normalize(x[0], 3, 0); }, 1.265143448, 2.998348898},
     {"logsumexp", {{2, 3, 4}}, [](In x) { return logsumexp(x[0], {0, 2}); }, 3.006122029, 0.1992649137},

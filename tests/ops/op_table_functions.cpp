@@ -68,6 +68,7 @@ void add_products(std::vector<Op>& table) {
   const Arg rows{{3, 4}}, more{{5, 4}};
   in_float32(add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b); }));
   in_float32(add("cdist", floating, {rows, more}, [](T a, T b) { return cdist(a, b, 1); }));
+  in_float32(add("pdist", floating, {rows}, [](T a) { return pdist(a); }));
   in_float32(add("pairwise_distance", floating, {rows, rows},
                  [](T a, T b) { return pairwise_distance(a, b, 3); }));
   in_float32(add("cosine_similarity", floating, {rows, rows}, [](T a, T b) {
