@@ -117,7 +117,7 @@ TEST_CASE("steps launch no more and move no more than is reached") {
                                    .width = 8,
                                    .classes = 10});
     INFO(list(ledger));
-    CHECK(ledger.size() <= 139);
+    CHECK(ledger.size() <= 136);
     if (counts_bytes) CHECK(moved(ledger) <= 5520);
   }
 }
