@@ -25,7 +25,8 @@ Tensor cholesky(const Tensor& x);
 /// a^-1 b, with b [..., n, k], or [n] or [..., n] where a is [..., n, n] (a batch of vectors).
 Tensor solve(const Tensor& a, const Tensor& b);
 Tensor inv(const Tensor& x);
-/// The gradient is not defined where x is singular (ValueError).
+/// It has a gradient where x is singular too; a gradient of that gradient is an AutogradError
+/// there.
 Tensor det(const Tensor& x);
 /// The sign and the logarithm of the absolute value of the determinant: 0 and -infinity for a
 /// singular matrix.
