@@ -1,5 +1,6 @@
 // What programs print, in one look: tables, a line of progress that is redrawn, and styles where a
-// terminal shows them; plain lines in files and pipes. For the programs of this tree.
+// terminal shows them; plain lines in files and pipes. For the programs of this tree and those that
+// begin as a copy of one.
 #pragma once
 
 #include <cstddef>
