@@ -56,27 +56,39 @@ struct Space {
   double shear, translate_x, translate_y, degrees, factor, bits;
 };
 
+/// torch.linspace(from, to, bins)[bin]: in float32, with one rounding, from the nearer end, so that
+/// magnitudes that are whole numbers stay such.
+double on_line(double from, double to, std::int64_t bin, std::int64_t bins) {
+  const auto first = static_cast<float>(from), last = static_cast<float>(to);
+  if (bins == 1) return first;
+  const float step = (last - first) / static_cast<float>(bins - 1);
+  return bin < bins / 2 ? std::fma(step, static_cast<float>(bin), first)
+                        : std::fma(-step, static_cast<float>(bins - 1 - bin), last);
+}
+
 double magnitude_of(AugmentOp op, const Space& s, std::int64_t bin, std::int64_t bins) {
-  const double part = bins > 1 ? static_cast<double>(bin) / static_cast<double>(bins - 1) : 0.0;
   switch (op) {
     case AugmentOp::shear_x:
     case AugmentOp::shear_y:
-      return s.shear * part;
+      return on_line(0, s.shear, bin, bins);
     case AugmentOp::translate_x:
-      return s.translate_x * part;
+      return on_line(0, s.translate_x, bin, bins);
     case AugmentOp::translate_y:
-      return s.translate_y * part;
+      return on_line(0, s.translate_y, bin, bins);
     case AugmentOp::rotate:
-      return s.degrees * part;
+      return on_line(0, s.degrees, bin, bins);
     case AugmentOp::brightness:
     case AugmentOp::color:
     case AugmentOp::contrast:
     case AugmentOp::sharpness:
-      return s.factor * part;
+      return on_line(0, s.factor, bin, bins);
     case AugmentOp::posterize:
-      return 8 - std::nearbyint(s.bits * part);
+      return bins == 1
+                 ? 8
+                 : 8 - std::nearbyint(static_cast<float>(bin) /
+                                      static_cast<float>(static_cast<double>(bins - 1) / s.bits));
     case AugmentOp::solarize:
-      return 255 * (1 - part);
+      return on_line(255, 0, bin, bins);
     default:
       return 0;
   }

@@ -13,6 +13,15 @@ namespace {
 
 constexpr double kRadians = std::numbers::pi / 180;
 
+/// Pixels are seen once in their mirror, as in torchvision's transforms of tensors.
+void check_reflection(PaddingMode mode, std::int64_t padding, std::int64_t size) {
+  if (mode == PaddingMode::constant) return;
+  const std::int64_t most = mode == PaddingMode::reflect ? size - 1 : size;
+  FERRITE_CHECK(size > 0 && (mode == PaddingMode::edge || padding <= most), ShapeError, "pad",
+                "there are {} pixels to pad a side of {} by {}", std::max<std::int64_t>(0, most),
+                size, padding);
+}
+
 }  // namespace
 
 RandomVerticalFlip::RandomVerticalFlip(double p) : p_(p) {
@@ -33,6 +42,9 @@ Warp Pad::draw(std::int64_t height, std::int64_t width, Generator&) const {
                 left, top, right, bottom);
   Warp warp{{-top, -left, h, w}, h, w};
   warp.fill = fill_;
+  warp.padding = mode_;
+  check_reflection(mode_, std::max(top, bottom), height);
+  check_reflection(mode_, std::max(left, right), width);
   return warp;
 }
 

@@ -21,21 +21,28 @@ class RandomVerticalFlip : public GeometricTransform {
   double p_;
 };
 
-/// Adds pixels of the value `fill` around the image: everywhere as many, or {left, top, right,
-/// bottom}, where negative numbers crop. ShapeError if nothing is left.
+/// Adds pixels around the image, of the value `fill` or by a mode: everywhere as many, or {left,
+/// top, right, bottom}, where negative numbers crop. A mode holds for masks too; boxes and points
+/// stay at their pixels. ShapeError if nothing is left, and if more pixels are reflected than there
+/// are.
 class Pad : public GeometricTransform {
  public:
   explicit Pad(std::int64_t padding, double fill = 0)
       : Pad({padding, padding, padding, padding}, fill) {}
   explicit Pad(const std::array<std::int64_t, 4>& padding, double fill = 0)
       : padding_(padding), fill_(fill) {}
+  Pad(std::int64_t padding, PaddingMode mode)
+      : Pad(std::array{padding, padding, padding, padding}, mode) {}
+  Pad(const std::array<std::int64_t, 4>& padding, PaddingMode mode)
+      : padding_(padding), mode_(mode) {}
 
  private:
   std::string_view op() const override { return "pad"; }
   Warp draw(std::int64_t height, std::int64_t width, Generator& random) const override;
 
   std::array<std::int64_t, 4> padding_;
-  double fill_;
+  double fill_ = 0;
+  PaddingMode mode_ = PaddingMode::constant;
 };
 
 struct RandomAffineOptions {

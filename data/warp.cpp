@@ -38,11 +38,37 @@ void copy_window(const Tensor& image, const Window& window, T fill, const Tensor
     }
 }
 
+/// The place in an image of `size` that is seen at place `at`, within it or not.
+std::int64_t padded_from(std::int64_t at, std::int64_t size, PaddingMode mode) {
+  if (mode == PaddingMode::edge) return std::clamp<std::int64_t>(at, 0, size - 1);
+  const std::int64_t twice =
+      mode == PaddingMode::symmetric ? 1 : 0;  // whether the edge is repeated
+  if (at < 0) return -at - twice;
+  return at < size ? at : 2 * (size - 1) - at + twice;
+}
+
+template <class T>
+void copy_padded(const Tensor& image, const Window& window, PaddingMode mode, const Tensor& out) {
+  const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
+  T* q = out.data<T>();
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t y = 0; y < window.height; ++y) {
+      const T* row =
+          image.data<T>() + (c * height + padded_from(y + window.top, height, mode)) * width;
+      for (std::int64_t x = 0; x < window.width; ++x)
+        *q++ = row[padded_from(x + window.left, width, mode)];
+    }
+}
+
 Tensor window_of(const Tensor& image, const Warp& warp, std::string_view op) {
   Tensor out = empty({image.size(0), warp.window.height, warp.window.width},
                      {.dtype = image.dtype(), .device = kCPU});
-  dispatch_image(image, op,
-                 [&]<class T>() { copy_window<T>(image, warp.window, pixel<T>(warp.fill), out); });
+  dispatch_image(image, op, [&]<class T>() {
+    if (warp.padding == PaddingMode::constant)
+      copy_window<T>(image, warp.window, pixel<T>(warp.fill), out);
+    else
+      copy_padded<T>(image, warp.window, warp.padding, out);
+  });
   return out;
 }
 
@@ -133,21 +159,25 @@ bool keeps_all(const Warp& warp, std::int64_t height, std::int64_t width) {
 }
 
 /// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them; -1
-/// outside an image of `size`.
+/// outside an image of `size` that has constant padding.
 std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::int64_t to,
-                                  std::int64_t size) {
+                                  std::int64_t size, PaddingMode mode) {
   std::vector<std::int64_t> sources(static_cast<std::size_t>(to));
   for (std::int64_t i = 0; i < to; ++i) {
     const std::int64_t source = start + i * from / to;
-    sources[static_cast<std::size_t>(i)] = source >= 0 && source < size ? source : -1;
+    const bool seen = source >= 0 && source < size;
+    sources[static_cast<std::size_t>(i)] = seen ? source
+                                           : mode == PaddingMode::constant
+                                               ? -1
+                                               : padded_from(source, size, mode);
   }
   return sources;
 }
 
 /// For each value of the result, the index in a plane of the mask; -1 outside.
 std::vector<std::int64_t> mask_sources(std::int64_t height, std::int64_t width, const Warp& warp) {
-  auto ys = nearest(warp.window.top, warp.window.height, warp.height, height);
-  auto xs = nearest(warp.window.left, warp.window.width, warp.width, width);
+  auto ys = nearest(warp.window.top, warp.window.height, warp.height, height, warp.padding);
+  auto xs = nearest(warp.window.left, warp.window.width, warp.width, width, warp.padding);
   if (warp.mirrored) std::ranges::reverse(xs);
   if (warp.upside_down) std::ranges::reverse(ys);
   std::vector<std::int64_t> all;

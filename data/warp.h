@@ -42,9 +42,17 @@ struct AffineParameters {
 };
 Affine inverse_affine(const AffineParameters& p);
 
-/// A window of an image, with `fill` outside the image, is scaled to `height` x `width`; then
+/// What is outside an image: a value, or the image's own pixels. For a row "abcd":
+enum class PaddingMode : std::uint8_t {
+  constant,
+  edge,       ///< aaa|abcd|ddd
+  reflect,    ///< dcb|abcd|cba
+  symmetric,  ///< cba|abcd|dcb
+};
+
+/// A window of an image, with `padding` outside the image, is scaled to `height` x `width`; then
 /// mirrored left to right, and top to bottom, then moved by an affine map, with `fill` outside.
-/// Masks have zeros outside.
+/// Masks have zeros where images have `fill`.
 struct Warp {
   Window window;
   std::int64_t height = 0, width = 0;
@@ -52,6 +60,9 @@ struct Warp {
   std::optional<Affine> affine = {};
   bool nearest = false;  ///< whether the affine map takes the nearest pixel, not bilinear weights
   double fill = 0;
+  /// That of the window, where it is not scaled. With reflect it may extend beyond the image by
+  /// less than the image's size, with symmetric by no more than it.
+  PaddingMode padding = PaddingMode::constant;
 };
 /// One that changes nothing in an image of this size.
 inline Warp no_warp(std::int64_t height, std::int64_t width) {

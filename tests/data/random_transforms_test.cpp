@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cmath>
 #include <functional>
 #include <numbers>
 #include <set>
@@ -109,6 +111,142 @@ TEST_CASE("operations of RandAugment and TrivialAugment are torchvision's") {
   }
   check_image(ConvertImageDtype(kUInt8)(ToTensor()(hashed_image())),
               recorded().get("convert", "u8"));
+}
+
+namespace {
+
+/// Opens choose(), whose results are otherwise seen in images only.
+template <class Augment>
+struct Opened : Augment {
+  using Augment::Augment;
+  using RandomOps::choose;
+};
+
+constexpr std::size_t kOps = 14;
+
+/// What choose() gives in many draws: by operation, the strengths, and whether some were negative.
+struct Drawn {
+  std::array<std::set<double>, kOps> magnitudes;
+  std::array<bool, kOps> negative{};
+};
+
+template <class Augment>
+void draw_many(const Opened<Augment>& augment, int draws, Drawn& drawn) {
+  Generator random(3);
+  for (int i = 0; i < draws; ++i) {
+    const auto choice = augment.choose(random, 32, 331);
+    const auto op = static_cast<std::size_t>(choice.op);
+    drawn.magnitudes[op].insert(std::abs(choice.magnitude));
+    drawn.negative[op] = drawn.negative[op] || std::signbit(choice.magnitude);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("magnitudes of RandAugment and TrivialAugment are torchvision's, bin by bin") {
+  for (const std::int64_t bins : {31, 10}) {
+    CAPTURE(bins);
+    const auto name = [&](const char* kind) { return kind + std::to_string(bins); };
+    const Tensor table = recorded().get(name("rand_augment"), "magnitudes");
+    REQUIRE(table.shape() == Shape{kOps, bins});
+    const auto rows = table.to_vector<double>();
+    const auto is_signed = recorded().get(name("rand_augment"), "signed").to_vector<std::int64_t>();
+    for (std::int64_t bin = 0; bin < bins; ++bin) {
+      CAPTURE(bin);
+      Drawn drawn;
+      draw_many(
+          Opened<RandAugment>(RandAugmentOptions{.magnitude = bin, .num_magnitude_bins = bins}),
+          400, drawn);
+      for (std::size_t op = 0; op < kOps; ++op) {
+        CAPTURE(op);
+        const double expected =
+            rows[op * static_cast<std::size_t>(bins) + static_cast<std::size_t>(bin)];
+        CHECK(drawn.magnitudes[op] == std::set<double>{expected});
+        CHECK(drawn.negative[op] == (is_signed[op] != 0));
+      }
+    }
+
+    const auto wide = recorded().get(name("trivial"), "magnitudes").to_vector<double>();
+    const auto wide_signs = recorded().get(name("trivial"), "signed").to_vector<std::int64_t>();
+    Drawn drawn;
+    draw_many(Opened<TrivialAugmentWide>(TrivialAugmentWideOptions{.num_magnitude_bins = bins}),
+              10'000, drawn);
+    for (std::size_t op = 0; op < kOps; ++op) {
+      CAPTURE(op);
+      const auto row = wide.begin() + static_cast<std::ptrdiff_t>(op) * bins;
+      CHECK(drawn.magnitudes[op] == std::set<double>(row, row + bins));
+      CHECK(drawn.negative[op] == (wide_signs[op] != 0));
+    }
+  }
+}
+
+TEST_CASE("flips, pads and erased regions are torchvision's to the bit") {
+  const auto expect = [](const std::string& kind, const std::string& name, const Tensor& got) {
+    CAPTURE(kind);
+    CAPTURE(name);
+    const Tensor expected = recorded().get(kind, name);
+    CHECK(got.shape() == expected.shape());
+    CHECK(got.dtype() == expected.dtype());
+    CHECK(got.to_vector<float>() == expected.to_vector<float>());
+  };
+  for (const std::string kind : {"u8", "f32"}) {
+    const Tensor x = kind == "u8" ? hashed_image() : ToTensor()(hashed_image());
+    expect(kind, "hflip", RandomHorizontalFlip(1)(x));
+    expect(kind, "vflip", RandomVerticalFlip(1)(x));
+    expect(kind, "pad_constant", Pad({1, 2, 3, 0}, 9)(x));
+    expect(kind, "pad_crop", Pad({-1, 2, 3, -2}, 9)(x));
+
+    // Regions of 12 of 63 pixels, 4 high and 3 wide, among which is that at row 1, column 4.
+    const RandomErasing erasing({.p = 1,
+                                 .scale = {12 / 63.0, 12 / 63.0},
+                                 .ratio = {4 / 3.0, 4 / 3.0},
+                                 .value = kind == "u8" ? 7 : 0.7});
+    const auto wanted = recorded().get(kind, "erase").to_vector<float>();
+    Generator random(1);
+    std::set<std::vector<float>> seen;
+    for (int i = 0; i < 400; ++i) seen.insert(erasing.apply(x, random).to_vector<float>());
+    CHECK(seen.contains(wanted));
+    CHECK(seen.size() == 4 * 7);
+  }
+  const Tensor image = hashed_image();
+  for (const auto& [name, mode] : {std::pair("edge", PaddingMode::edge),
+                                   {"reflect", PaddingMode::reflect},
+                                   {"symmetric", PaddingMode::symmetric}}) {
+    const std::string key = std::string("pad_") + name;
+    expect("u8", key, Pad({5, 6, 2, 3}, mode)(image));
+    expect("u8", key + "_crop", Pad({-1, 2, 3, -2}, mode)(image));
+    // Masks are padded alike, and boxes stay at their pixels.
+    Annotated sample{.image = image, .mask = image};
+    sample.boxes = from_vector<float>({1, 2, 3, 4}, {1, 4});
+    const Annotated padded = Pad({5, 6, 2, 3}, mode)(sample);
+    CHECK(values_of(padded.mask) == values_of(padded.image));
+    CHECK(padded.boxes.to_vector<float>() == std::vector<float>{6, 8, 8, 10});
+  }
+  expect("f32", "pad_reflect", Pad({1, 0, 0, 2}, PaddingMode::reflect)(ToTensor()(image)));
+  CHECK(Pad(6, PaddingMode::reflect)(image).shape() == Shape{3, 19, 21});
+  CHECK_THROWS_AS(Pad(7, PaddingMode::reflect)(image), ShapeError);
+  CHECK(Pad(7, PaddingMode::symmetric)(image).shape() == Shape{3, 21, 23});
+  CHECK_THROWS_AS(Pad(8, PaddingMode::symmetric)(image), ShapeError);
+  CHECK(Pad(20, PaddingMode::edge)(image).shape() == Shape{3, 47, 49});
+  CHECK_THROWS_AS(Pad(1, PaddingMode::edge)(empty({1, 0, 2}, {.dtype = kUInt8})), ShapeError);
+}
+
+TEST_CASE("RandomErasing's regions have torchvision's sizes") {
+  const auto draws = recorded().get("erase", "draws").to_vector<double>();
+  const auto sizes = recorded().get("erase", "sizes").to_vector<std::int64_t>();
+  for (std::size_t i = 0; i < draws.size(); i += 2) {
+    CAPTURE(i);
+    const double share = draws[i], ratio = draws[i + 1];
+    const RandomErasing erasing(
+        {.p = 1, .scale = {share, share}, .ratio = {ratio, ratio}, .value = 255});
+    const auto erased =
+        erasing(empty({1, 30, 40}, {.dtype = kUInt8}).fill_(0)).to_vector<std::int64_t>();
+    std::set<std::size_t> rows, columns;
+    for (std::size_t at = 0; at < erased.size(); ++at)
+      if (erased[at] == 255) rows.insert(at / 40), columns.insert(at % 40);
+    CHECK(Values{static_cast<std::int64_t>(rows.size()),
+                 static_cast<std::int64_t>(columns.size())} == Values{sizes[i], sizes[i + 1]});
+  }
 }
 
 TEST_CASE("random transforms draw from all of their range, and follow masks and boxes") {

@@ -1,14 +1,19 @@
 #include "ferrite/ops/mixup.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/hash.h"
 
 using namespace ferrite;
 using test::check_close;
@@ -71,6 +76,31 @@ TEST_CASE("CutMix puts a rectangle of the sample before into an image") {
           doctest::Approx(probabilities[0][1].item<double>()).epsilon(1e-5));
   }
   CHECK_THROWS_AS(cutmix(x[0], tensor({0, 1}, kInt64), random), ShapeError);
+}
+
+TEST_CASE("MixUp and CutMix are torchvision's") {
+  const test::Golden golden("transforms");  // record_transforms.py makes the same images
+  std::vector<float> pixels;
+  for (const std::uint32_t seed : {1, 2, 3})
+    for (int i = 0; i < 2 * 4 * 6; ++i)
+      pixels.push_back(static_cast<float>(test::hash32(seed, i) % 208 + 16) / 255);
+  const Tensor batch = from_vector(pixels, {3, 2, 4, 6}), labels = tensor({0, 2, 1}, kInt64);
+  const MixUp mixup({.num_classes = 4});
+  const CutMix cutmix({.num_classes = 4});
+  for (const auto& [text, lam] : {std::pair("0.3", 0.3), {"0.75", 0.75}}) {
+    CAPTURE(text);
+    const auto [images, mixed] = mixup.mix(batch, labels, lam);
+    const std::string name = std::string("mixup") + text;
+    check_equal(images, golden.get(name, "images"));
+    check_equal(mixed, golden.get(name, "labels"));
+    for (const auto& [x, y] : {std::pair(0, 2), {3, 1}, {5, 3}}) {
+      const auto [cut, probabilities] = cutmix.cut(batch, labels, lam, x, y);
+      const std::string box = fmt::format("cutmix{}_{}_{}", text, x, y);
+      CAPTURE(box);
+      check_equal(cut, golden.get(box, "images"));
+      check_equal(probabilities, golden.get(box, "labels"));
+    }
+  }
 }
 
 TEST_CASE("batches on devices stay there") {
