@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -12,6 +13,8 @@ namespace ferrite::nn::init {
 
 namespace {
 
+thread_local bool skipping = false;
+
 Generator* or_default(Generator* generator) {
   return generator ? generator : &default_generator(Device());
 }
@@ -19,6 +22,7 @@ Generator* or_default(Generator* generator) {
 /// Calls draw(tensor) on `t`, or on a tensor on the host that is then copied into `t`.
 template <class Draw>
 const Tensor& draw_on_host(const Tensor& t, Draw&& draw) {
+  if (skipping) return t;
   NoGradGuard guard;
   if (t.device().is_host()) {
     draw(t);
@@ -68,6 +72,9 @@ double normal_quantile(double p) {
 
 }  // namespace
 
+SkipGuard::SkipGuard() : previous_(std::exchange(skipping, true)) {}
+SkipGuard::~SkipGuard() { skipping = previous_; }
+
 Fans calculate_fans(const Tensor& weight) {
   FERRITE_CHECK(weight.dim() >= 2, ShapeError, "init",
                 "fan in and fan out need 2 or more dimensions, got {}", weight.shape());
@@ -107,6 +114,7 @@ const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low
                             Generator* generator) {
   FERRITE_CHECK(low < high && std > 0, ValueError, "trunc_normal_",
                 "expected low < high and std > 0, got [{}, {}] and {}", low, high, std);
+  if (skipping) return t;
   const double from = normal_cdf((low - mean) / std), to = normal_cdf((high - mean) / std);
   std::vector<double> values(static_cast<std::size_t>(t.numel()));
   for (double& v : values) {
@@ -148,7 +156,7 @@ const Tensor& kaiming_normal_(const Tensor& t, double a, FanMode mode, Nonlinear
 const Tensor& orthogonal_(const Tensor& t, double gain, Generator* generator) {
   FERRITE_CHECK(t.dim() >= 2, ShapeError, "orthogonal_", "needs 2 or more dimensions, got {}",
                 t.shape());
-  if (t.numel() == 0) return t;
+  if (t.numel() == 0 || skipping) return t;
   const auto rows = static_cast<std::size_t>(t.size(0)),
              cols = static_cast<std::size_t>(t.numel()) / rows;
   // `count` vectors of length `length`, made orthonormal by the Gram-Schmidt method, applied twice

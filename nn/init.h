@@ -16,6 +16,20 @@ enum class FanMode : std::uint8_t { fan_in, fan_out };
 /// The nonlinearity that follows the layer; `linear` also stands for convolutions and the identity.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
 
+/// While one exists, functions of its thread that draw random numbers for a tensor leave the tensor
+/// as it is: layers made meanwhile have weights of no defined values, at no cost, for those who
+/// assign them afterwards, as with torch.nn.utils.skip_init. Constants are assigned.
+class SkipGuard {
+ public:
+  SkipGuard();
+  ~SkipGuard();
+  SkipGuard(const SkipGuard&) = delete;
+  SkipGuard& operator=(const SkipGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+
 struct Fans {
   std::int64_t in, out;
 };

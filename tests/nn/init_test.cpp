@@ -152,3 +152,25 @@ TEST_CASE("a seed gives the same weights on every device; layers are initialised
   check_close(norm.running_var, {1, 1, 1});
   CHECK(norm.num_batches_tracked.item<int>() == 0);
 }
+
+TEST_CASE("under a SkipGuard weights are not drawn") {
+  manual_seed(5);
+  const Tensor first = Linear(3, 4).weight.clone();
+  manual_seed(5);
+  {
+    const init::SkipGuard skip;
+    const Tensor w = full({4, 3}, 7.0);
+    for (const auto& draw : {+[](const Tensor& t) { init::uniform_(t); },
+                             +[](const Tensor& t) { init::kaiming_normal_(t); },
+                             +[](const Tensor& t) { init::trunc_normal_(t); },
+                             +[](const Tensor& t) { init::orthogonal_(t); }}) {
+      draw(w);
+      check_close(w, full({4, 3}, 7.0));
+    }
+    { const init::SkipGuard nested; }
+    const Linear skipped(3, 4);
+    CHECK(skipped.weight.shape() == Shape{4, 3});
+    CHECK(BatchNorm2d(2).weight.to_vector<float>() == std::vector<float>{1, 1});
+  }
+  check_close(Linear(3, 4).weight.detach(), first.detach());  // and no numbers were used up
+}
