@@ -61,6 +61,19 @@ def narrow_alexnet(w, hidden):
     return net
 
 
+def narrow_resnet(layers, w, groups=1, width_per_group=64):
+    """torchvision's, whose layers are made anew with w channels in place of 64."""
+    with torch.device("meta"):
+        net = resnet.ResNet(resnet.Bottleneck, layers, CLASSES, groups=groups, width_per_group=width_per_group)
+    net.conv1, net.bn1 = nn.Conv2d(3, w, 7, 2, 3, bias=False), nn.BatchNorm2d(w)
+    net.inplanes = w
+    for i, count in enumerate(layers):
+        stage = net._make_layer(resnet.Bottleneck, w << i, count, stride=1 if i == 0 else 2)
+        setattr(net, f"layer{i + 1}", stage)
+    net.fc = nn.Linear(32 * w, CLASSES)
+    return net
+
+
 def narrow_efficientnet():
     settings, last = efficientnet._efficientnet_conf("efficientnet_b0", width_mult=0.25, depth_mult=1)
     return efficientnet.EfficientNet(settings, 0, 0, CLASSES, last_channel=last)
@@ -85,6 +98,12 @@ with Recorder("models") as r:
     shortcut = nn.Sequential(nn.Conv2d(6, 64, 1, 2, bias=False), nn.BatchNorm2d(64))
     block = resnet.Bottleneck(6, 16, 2, shortcut, groups=4, base_width=32)
     add("bottleneck", nn.Sequential(block, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES)), 3, 6, 7, 8)
+    deep = 2, 3, 64, 64
+    add("resnet101", narrow_resnet([3, 4, 23, 3], 2), *deep)
+    add("resnet152", narrow_resnet([3, 8, 36, 3], 2), *deep)
+    add("resnext50_32x4d", narrow_resnet([3, 4, 6, 3], 16, 32, 4), *deep)
+    add("wide_resnet50_2", narrow_resnet([3, 4, 6, 3], 2, width_per_group=128), *deep)
+
 
 def fnv1a(text):
     value = 0xCBF29CE484222325
