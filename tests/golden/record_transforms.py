@@ -20,9 +20,9 @@ def image(seed, channels=3, height=7, width=9):
     return values.to(torch.uint8).reshape(channels, height, width)
 
 
-def one_draw(region, factor, image):
-    """RandomErasing's size of a region of this share of the area and height to width."""
-    top, left, height, width, _ = RandomErasing.get_params(image, (region, region), (factor, factor), [0])
+def one_draw(share, ratio, image):
+    """RandomErasing's height and width for this share of the area, and height over width."""
+    top, left, height, width, _ = RandomErasing.get_params(image, (share, share), (ratio, ratio), [0])
     return [height, width]
 
 
