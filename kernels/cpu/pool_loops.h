@@ -210,6 +210,10 @@ template <class T, class Op>
 void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
   const Holders hs(p.h), ws(p.w);
   const std::int64_t channels = p.channels, places = p.w.widest();
+  // Asked in the loop, for its parameter `width`, clang++ 16 answers no in any case.
+  constexpr bool kHasResult = requires(const Lanes<Compute<T>, 1>& sum) {
+    op.template result<1>(sum, 0, 0);
+  };
   parallel_for(p.batch * p.h.input, grain_of(2 * p.w.input * channels),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t row = begin; row < end; ++row) {
@@ -223,7 +227,7 @@ void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
                                (outputs + h.output * p.w.output + w.output) * channels + c,
                                h.place * places + w.place, h.output, w.output);
                        const std::int64_t cell = (row * p.w.input + iw) * channels + c;
-                       if constexpr (requires { op.template result<width>(sum, cell, c); })
+                       if constexpr (kHasResult)
                          store<width>(grad_in + cell, op.template result<width>(sum, cell, c));
                        else
                          store<width>(grad_in + cell, sum);
