@@ -1,6 +1,8 @@
 #include "ferrite/optim/amp/state.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
@@ -79,6 +81,33 @@ GradScaler& Amp::State::scaler(std::size_t loss_id, const char* op) {
   return scalers[loss_id];
 }
 
+namespace {
+
+/// In the place of `node`, which has one output: calls `begin` before its gradient.
+class NotingNode final : public autograd::Node {
+ public:
+  NotingNode(IntrusivePtr<Node> node, std::function<void()> begin)
+      : Node("amp_scale", node->stream), node_(std::move(node)), begin_(std::move(begin)) {
+    edges = node_->edges;
+  }
+  autograd::Gradients backward(autograd::Gradients outputs) override {
+    begin_();
+    return node_->backward(std::move(outputs));
+  }
+  void release_saved() override { node_->release_saved(); }
+  Tensor gradient_of_one() override {
+    Tensor known = node_->gradient_of_one();
+    if (known.defined()) begin_();
+    return known;
+  }
+
+ private:
+  const IntrusivePtr<Node> node_;
+  const std::function<void()> begin_;
+};
+
+}  // namespace
+
 Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
   GradScaler& scaler = this->scaler(loss_id, "scale");
   if (!scales || properties.loss_scale == LossScale(1.0)) return loss;
@@ -87,13 +116,16 @@ Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
       std::ranges::none_of(optimizers, [](const PerOptimizer& o) { return o.unscaled; }))
     update();
   const Tensor scaled = scaler.scale(loss);
-  if (!autograd::recording(scaled)) return scaled;
-  Tensor out = autograd::alias(scaled);
-  autograd::record(out, "amp_scale", {scaled},
-                   [state = weak_from_this(), loss_id](const Tensor& grad, Needs) {
-                     if (const auto amp = state.lock()) amp->begin_backward(loss_id);
-                     return grad;
-                   });
+  const autograd::Edge scaling = autograd::gradient_edge(scaled);
+  if (!autograd::recording(scaled) || !scaling.node) return scaled;
+  const Tensor out = autograd::alias(scaled);
+  autograd::detail::link_output(out,
+                                make_intrusive<NotingNode>(scaling.node,
+                                                           [state = weak_from_this(), loss_id] {
+                                                             if (const auto amp = state.lock())
+                                                               amp->begin_backward(loss_id);
+                                                           }),
+                                0);
   return out;
 }
 
