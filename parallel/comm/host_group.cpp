@@ -83,9 +83,8 @@ std::string HostGroup::failed(const comm::Call& call, std::uint64_t sequence,
   const std::string reason =
       fmt::format("{} (number {} of group {}) failed on rank {}: {}{}{}", what, sequence, name(),
                   context_.job_rank(rank()), untagged(error), blamed.empty() ? "" : "; ", blamed);
-  others_know_ = true;  // soon
+  // Reports the reason before it wakes the threads that wait here: their process may end then.
   abort(reason);
-  if (context_.monitor) context_.monitor->report_failure(name(), reason);
   // Another failure may have been first.
   return fmt::format("[{}] {}", op, abort_reason());
 }

@@ -244,6 +244,14 @@ TEST_CASE("a failure is told to the others of the run, and a loss that explains 
   REQUIRE(other.heard(0).size() == 1);
   CHECK(contains(other.heard(0)[0], "rank 2 was lost"));
   CHECK(other.heard(0)[0].find("connection closed") == std::string::npos);
+
+  // A rank that ends right after its own report ends because of it.
+  TableJob ends(3);
+  ends.fail(1, "default", "the ranks disagree");
+  ends.vanish(1);
+  REQUIRE(ends.heard(0).size() == 2);
+  CHECK(ends.heard(0)[0] == "default: the ranks disagree");
+  CHECK(contains(ends.heard(0)[1], "rank 1 was lost"));
 }
 
 TEST_CASE("a question waits a moment for the news that answers it") {

@@ -176,6 +176,10 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
   run.ranks[rank].state = State::lost;
   run.ranks[rank].changed = now;
   if (!run.first_loss.empty()) return;
+  // A rank that reports a failure and ends does so because of the failure, which is not held back
+  // then.
+  for (auto& [group, failure] : run.failures)
+    if (failure.reporter == rank) tell_failure(run, group, failure);
   // Ranks are lost because of a failure: the one reported first is the cause.
   for (const auto& [group, failure] : run.failures) {
     if (failure.told) {
@@ -185,6 +189,11 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
   }
   run.first_loss = std::move(reason);
   tell(run, Writer(Answer::lost).text(run.first_loss).take());
+}
+
+void MonitorTable::tell_failure(const Run& run, const std::string& group, Failure& failure) {
+  if (std::exchange(failure.told, true)) return;
+  tell(run, Writer(Answer::failed).text(group).text(failure.reason).take(), failure.reporter);
 }
 
 void MonitorTable::tell(const Run& run, const std::string& message, int except) {
@@ -229,8 +238,7 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
     if (!run.first_loss.empty()) {
       failure.told = true;  // the loss was reported, and is the cause
     } else if (now >= failure.tell_at) {
-      failure.told = true;
-      tell(run, Writer(Answer::failed).text(group).text(failure.reason).take(), failure.reporter);
+      tell_failure(run, group, failure);
     } else {
       next = std::min(next, failure.tell_at);
     }

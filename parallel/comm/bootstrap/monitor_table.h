@@ -89,6 +89,7 @@ class MonitorTable {
   bool blame(ClientId client, Run& run, int rank, protocol::Reader& message, TimePoint now);
 
   void lose(Run& run, int rank, std::string reason, TimePoint now);
+  void tell_failure(const Run& run, const std::string& group, Failure& failure);
   void tell(const Run& run, const std::string& message, int except = -1);
   bool answer(Run& run, const Question& question, TimePoint now);
   void forget_if_over(Run& run);
