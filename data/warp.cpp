@@ -38,25 +38,34 @@ void copy_window(const Tensor& image, const Window& window, T fill, const Tensor
     }
 }
 
-/// The place in an image of `size` that is seen at place `at`, within it or not.
+/// The place in an image of `size` that is seen at place `at`; -1 outside with constant padding.
 std::int64_t padded_from(std::int64_t at, std::int64_t size, PaddingMode mode) {
-  if (mode == PaddingMode::edge) return std::clamp<std::int64_t>(at, 0, size - 1);
-  const std::int64_t twice =
-      mode == PaddingMode::symmetric ? 1 : 0;  // whether the edge is repeated
-  if (at < 0) return -at - twice;
-  return at < size ? at : 2 * (size - 1) - at + twice;
+  if (at >= 0 && at < size) return at;
+  if (mode == PaddingMode::constant) return -1;
+  if (mode == PaddingMode::edge) return at < 0 ? 0 : size - 1;
+  const std::int64_t repeated = mode == PaddingMode::symmetric ? 1 : 0;  // the edge itself
+  return at < 0 ? -at - repeated : 2 * (size - 1) - at + repeated;
+}
+
+/// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them.
+std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::int64_t to,
+                                  std::int64_t size, PaddingMode mode) {
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(to));
+  for (std::int64_t i = 0; i < to; ++i)
+    sources[static_cast<std::size_t>(i)] = padded_from(start + i * from / to, size, mode);
+  return sources;
 }
 
 template <class T>
 void copy_padded(const Tensor& image, const Window& window, PaddingMode mode, const Tensor& out) {
   const std::int64_t channels = image.size(0), height = image.size(1), width = image.size(2);
+  const auto ys = nearest(window.top, window.height, window.height, height, mode);
+  const auto xs = nearest(window.left, window.width, window.width, width, mode);
   T* q = out.data<T>();
   for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t y = 0; y < window.height; ++y) {
-      const T* row =
-          image.data<T>() + (c * height + padded_from(y + window.top, height, mode)) * width;
-      for (std::int64_t x = 0; x < window.width; ++x)
-        *q++ = row[padded_from(x + window.left, width, mode)];
+    for (const std::int64_t y : ys) {
+      const T* row = image.data<T>() + (c * height + y) * width;
+      for (const std::int64_t x : xs) *q++ = row[x];
     }
 }
 
@@ -156,22 +165,6 @@ bool keeps_all(const Warp& warp, std::int64_t height, std::int64_t width) {
   const Window& w = warp.window;
   return w.top == 0 && w.left == 0 && w.height == height && w.width == width &&
          warp.height == height && warp.width == width;
-}
-
-/// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them; -1
-/// outside an image of `size` that has constant padding.
-std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::int64_t to,
-                                  std::int64_t size, PaddingMode mode) {
-  std::vector<std::int64_t> sources(static_cast<std::size_t>(to));
-  for (std::int64_t i = 0; i < to; ++i) {
-    const std::int64_t source = start + i * from / to;
-    const bool seen = source >= 0 && source < size;
-    sources[static_cast<std::size_t>(i)] = seen ? source
-                                           : mode == PaddingMode::constant
-                                               ? -1
-                                               : padded_from(source, size, mode);
-  }
-  return sources;
 }
 
 /// For each value of the result, the index in a plane of the mask; -1 outside.

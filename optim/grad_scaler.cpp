@@ -105,10 +105,7 @@ Tensor GradScaler::scale(const Tensor& outputs) {
   // The scale itself is more than float16 holds.
   const bool half = outputs.dtype() == kFloat16 || outputs.dtype() == kBFloat16;
   const Tensor wide = half ? outputs.to(kFloat32) : outputs, scale = scale_.to(outputs.device());
-  const Tensor out = [&] {
-    NoGradGuard guard;
-    return wide.mul(scale);
-  }();
+  const Tensor out = no_grad([&] { return wide.mul(scale); });
   if (autograd::recording(wide))
     autograd::detail::link_output(out, make_intrusive<ScaleNode>(out, wide, scale), 0);
   return out;

@@ -119,13 +119,10 @@ Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
   const autograd::Edge scaling = autograd::gradient_edge(scaled);
   if (!autograd::recording(scaled) || !scaling.node) return scaled;
   const Tensor out = autograd::alias(scaled);
-  autograd::detail::link_output(out,
-                                make_intrusive<NotingNode>(scaling.node,
-                                                           [state = weak_from_this(), loss_id] {
-                                                             if (const auto amp = state.lock())
-                                                               amp->begin_backward(loss_id);
-                                                           }),
-                                0);
+  const auto begin = [state = weak_from_this(), loss_id] {
+    if (const auto amp = state.lock()) amp->begin_backward(loss_id);
+  };
+  autograd::detail::link_output(out, make_intrusive<NotingNode>(scaling.node, begin), 0);
   return out;
 }
 
