@@ -18,6 +18,7 @@ namespace ferrite::autograd {
 void set_detect_anomaly(bool on, bool check_nan = true);
 /// Whether it is on.
 bool is_anomaly_enabled();
+/// Whether NaN in a gradient is an error.
 bool is_anomaly_check_nan_enabled();
 
 /// torch.autograd.detect_anomaly(): on in the scope of the guard, then as before.

@@ -15,6 +15,7 @@ class AutocastState : public RefCounted {
   /// A copy with the same settings and an empty cache, for work that is repeated or runs in another
   /// thread.
   virtual IntrusivePtr<AutocastState> renewed() const = 0;
+  /// Whether autocast does the same under both.
   virtual bool same_settings(const AutocastState& other) const = 0;
 
  protected:

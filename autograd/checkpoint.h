@@ -43,6 +43,7 @@ class CheckpointOwner {
   CheckpointOwner(const CheckpointOwner&) = delete;
   CheckpointOwner& operator=(const CheckpointOwner&) = delete;
 
+  /// The region that is being recomputed.
   static std::shared_ptr<const void>& current();
 
  private:

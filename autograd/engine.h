@@ -18,6 +18,7 @@ class TensorHook {
  public:
   TensorHook() = default;
   explicit TensorHook(std::function<void()> remove) : remove_(std::move(remove)) {}
+  /// The hook is not called from here on.
   void remove() {
     if (remove_) std::exchange(remove_, nullptr)();
   }
@@ -45,6 +46,7 @@ bool creating_graph();
 /// Whether the backward pass running in this thread accumulates into grad() of leaves: true for
 /// backward(), false for grad(). The second form also asks whether the pass reaches this leaf.
 bool accumulates();
+/// Whether a gradient would be added into this tensor.
 bool accumulates_into(const Tensor& leaf);
 
 /// In the backward of a node: what has reached the target of its edge `input` from other nodes so

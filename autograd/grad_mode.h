@@ -66,9 +66,12 @@ class InferenceMode {
 };
 
 // libtorch's names.
+/// Recording is on or off while it lives; libtorch's name of GradModeGuard.
 using AutoGradMode = GradModeGuard;
+/// Whether operations of this thread are recorded; libtorch's name.
 struct GradMode {
   static bool is_enabled() { return grad_enabled(); }
+  /// Turns recording on or off in this thread, from here on. Under InferenceMode it stays off.
   static void set_enabled(bool on) { detail::grad_mode = on && !detail::inference_mode; }
 };
 

@@ -8,6 +8,7 @@
 
 namespace ferrite::autograd {
 
+/// The options of gradcheck().
 struct GradcheckOptions {
   double eps = 1e-6;   ///< step of the central differences
   double atol = 1e-5;  ///< |analytic - numeric| <= atol + rtol * |numeric|
@@ -16,6 +17,7 @@ struct GradcheckOptions {
   bool second_order = false;
 };
 
+/// The function that is checked.
 using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 /// Compares the analytic gradient of `function` with finite differences, for every element of every

@@ -21,10 +21,11 @@ class Node;
 
 /// Where a gradient goes: output number `output` of `node`, or a leaf tensor, or nowhere.
 struct Edge {
-  IntrusivePtr<Node> node;
-  Tensor leaf;
-  std::uint32_t output = 0;
+  IntrusivePtr<Node> node;   ///< the node that the gradient goes to
+  Tensor leaf;               ///< the leaf tensor that the gradient goes to
+  std::uint32_t output = 0;  ///< the number of the node's output
 
+  /// Whether the gradient goes anywhere.
   bool valid() const { return node || leaf.defined(); }
 };
 
@@ -43,6 +44,7 @@ class Needs {
  public:
   explicit Needs(const InlineVector<Edge, 3>& edges)
       : edges_(&edges), wanted_(detail::wanted_edges) {}
+  /// Whether the gradient of this input is needed.
   bool operator[](std::size_t input) const {
     return (*edges_)[input].valid() && (input >= 64 || (wanted_ >> input & 1u));
   }
@@ -52,6 +54,7 @@ class Needs {
   std::uint64_t wanted_;
 };
 
+/// A function that sees gradients and may replace them.
 using GradientHook = std::function<Tensor(const Tensor&)>;
 
 class Node : public RefCounted {
@@ -68,6 +71,7 @@ class Node : public RefCounted {
   /// a backward pass whose root this is then begins at the input.
   virtual Tensor gradient_of_one() { return {}; }
 
+  /// Which inputs need a gradient.
   Needs needs() const { return Needs(edges); }
 
   /// Calls `hook` on the gradient of output `output` before backward(), in the order added; returns
@@ -75,17 +79,20 @@ class Node : public RefCounted {
   std::uint64_t add_hook(std::uint32_t output, GradientHook hook);
   /// Called after those hooks, with the gradient they produced.
   void add_observer(std::uint32_t output, GradientHook hook);
+  /// Removes the hook that has this id.
   void remove_hook(std::uint64_t id);
   /// Whether a hook or an observer is registered.
   bool has_hooks() const { return hooks_ && !hooks_->empty(); }
+  /// Runs the hooks and observers on the gradients of the outputs.
   void run_hooks(Gradients& outputs) const;
 
   /// Destroys chains of any length without recursion.
   static void release_last(Node* node);
 
   const char* const name;
+  /// The position in the order of recording: newer nodes of a thread have higher numbers.
   const std::uint64_t sequence;
-  const std::uint32_t outputs;
+  const std::uint32_t outputs;                     ///< the number of outputs
   const char* const module = detail::module_path;  ///< in whose forward() it was made, or null
   const Stream stream;          ///< the stream of forward; backward runs on it too
   InlineVector<Edge, 3> edges;  ///< one per input
@@ -95,7 +102,7 @@ class Node : public RefCounted {
  private:
   struct Hook {
     std::uint64_t id;
-    std::uint32_t output;
+    std::uint32_t output;  ///< the number of the node's output
     GradientHook call;
     bool observes = false;
   };

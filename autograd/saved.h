@@ -32,6 +32,7 @@ class Saved {
       fail_changed(tensor_, version_);
     return grad_enabled() ? with_history(tensor_) : tensor_;
   }
+  /// Whether a tensor was saved.
   bool defined() const { return tensor_.defined() || recomputed_; }
 
  private:

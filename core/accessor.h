@@ -26,7 +26,7 @@ class TensorAccessor {
   using element_type = T;
   using value_type = std::remove_cv_t<T>;
   using index_type = std::int64_t;
-  using Sizes = std::array<std::int64_t, N>;
+  using Sizes = std::array<std::int64_t, N>;  ///< a size for each dimension
   /// An accessor of the other dimensions; the element itself for one dimension.
   using Part = std::conditional_t<N == 1, T&, TensorAccessor<T, N == 1 ? 1 : N - 1>>;
 
@@ -43,13 +43,20 @@ class TensorAccessor {
       : TensorAccessor(other.data(), other.sizes(), other.strides()) {}
 
   static constexpr std::size_t rank() { return N; }
+  /// The size of each dimension.
   const Sizes& sizes() const { return sizes_; }
+  /// The size of each dimension.
   const Sizes& extents() const { return sizes_; }
   const Sizes& strides() const { return strides_; }
+  /// The size of a dimension.
   std::int64_t size(std::size_t dim) const { return sizes_[dim]; }
+  /// The size of a dimension.
   std::int64_t extent(std::size_t dim) const { return sizes_[dim]; }
+  /// The step of a dimension, in elements.
   std::int64_t stride(std::size_t dim) const { return strides_[dim]; }
+  /// The first element.
   T* data() const { return data_; }
+  /// The first element.
   T* data_handle() const { return data_; }
   std::int64_t numel() const {
     std::int64_t count = 1;
@@ -57,6 +64,7 @@ class TensorAccessor {
     return count;
   }
 
+  /// The element at these indices.
   template <std::convertible_to<std::int64_t>... I>
   requires(sizeof...(I) == N) T& operator()(I... i) const {
     std::size_t d = 0;
@@ -64,6 +72,7 @@ class TensorAccessor {
     ((at += static_cast<std::int64_t>(i) * strides_[d++]), ...);
     return data_[at];
   }
+  /// The element at this index, or the part of the other dimensions.
   Part operator[](std::int64_t i) const {
     if constexpr (N == 1)
       return data_[i * strides_[0]];
@@ -115,6 +124,7 @@ class TensorAccessor {
 #ifdef __cpp_lib_mdspan
   using mdspan = std::mdspan<T, std::dextents<std::int64_t, N>, std::layout_stride>;
   operator mdspan() const {
+    /// The size of each dimension.
     const std::dextents<std::int64_t, N> extents(sizes_);
     return mdspan(data_, typename mdspan::mapping_type(extents, strides_));
   }

@@ -25,10 +25,10 @@ namespace ferrite {
 
 /// Byte counts of blocks handed out, rounded up to their size class.
 struct MemoryStats {
-  std::size_t allocated = 0;      ///< in use now
-  std::size_t max_allocated = 0;  ///< peak of `allocated` since the last reset
-  std::size_t reserved = 0;       ///< held from the system: in use or cached
-  std::size_t max_reserved = 0;
+  std::size_t allocated = 0;          ///< in use now
+  std::size_t max_allocated = 0;      ///< peak of `allocated` since the last reset
+  std::size_t reserved = 0;           ///< held from the system: in use or cached
+  std::size_t max_reserved = 0;       ///< the most bytes that were held
   std::size_t pending = 0;            ///< freed, but other streams have not passed the free yet
   std::uint64_t allocations = 0;      ///< requests served
   std::uint64_t system_requests = 0;  ///< requests that went to the system, not the cache
@@ -41,13 +41,16 @@ class MemorySource {
   virtual ~MemorySource() = default;
   /// Null if no memory is left.
   virtual void* acquire(std::size_t bytes) noexcept = 0;
+  /// Gives memory back to the driver.
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
 };
 
+/// The interface of a device's memory: blocks for work on a stream, with statistics.
 class Allocator {
  public:
+  /// A piece of memory.
   struct Block {
-    void* data = nullptr;
+    void* data = nullptr;   ///< the address of its first byte
     std::size_t bytes = 0;  ///< at least the bytes requested
     std::uint32_t stream = 0;
     void* handle = nullptr;  ///< private to the allocator
@@ -89,15 +92,18 @@ std::string summarise(std::string_view of, const MemoryStats& stats);
 inline constexpr std::size_t kLargestRequest = std::size_t{1} << 50;
 }  // namespace detail
 
+/// Keeps freed blocks of a device for the next tensor.
 class CachingAllocator final : public Allocator {
  public:
   /// `of`: the label used in messages, such as "cpu:0".
   CachingAllocator(Device device, std::unique_ptr<MemorySource> source, std::string of = {});
   ~CachingAllocator() override;
 
+  /// The interface of a device's memory: blocks for work on a stream, with statistics.
   using Allocator::free;
   Block allocate(std::size_t bytes, const Stream& stream) override;
   void free(const Block& block, std::span<const Stream> also_used_by) noexcept override;
+  /// Gives cached blocks back to the driver.
   void empty_cache() override;
   MemoryStats stats() const override;
   void reset_peak_stats() override;
@@ -144,7 +150,9 @@ std::size_t memory_allocated(const Device& device);
 std::size_t max_memory_allocated(const Device& device);
 std::size_t memory_reserved(const Device& device);
 void reset_peak_memory_stats(const Device& device);
+/// Gives cached blocks back to the driver.
 void empty_cache(const Device& device);
+/// The allocator's figures as a table.
 std::string memory_summary(const Device& device);
 
 }  // namespace ferrite

@@ -29,9 +29,11 @@ std::size_t memory_reserved(int device = -1);
 void reset_peak_memory_stats(int device = -1);
 /// Seeds the generator of the current device, or those of all.
 void manual_seed(std::uint64_t seed);
+/// Seeds the generators of all CUDA devices.
 void manual_seed_all(std::uint64_t seed);
 /// DeviceError if there is no such device.
 std::string get_device_name(int device = -1);
+/// What cudaDeviceProp says of the device.
 const DeviceProperties& get_device_properties(int device = -1);
 
 /// Makes a device the current one of this thread, which "cuda" means, for the lifetime of the
@@ -49,6 +51,7 @@ class DeviceScope {
  private:
   int previous_ = -1;
 };
+/// The current device while it lives.
 using CUDAGuard = DeviceScope;  // libtorch's name
 
 }  // namespace cuda

@@ -21,6 +21,7 @@ namespace ferrite::cuda {
 
 class MemoryPool;
 
+/// Work that was recorded once, and that one launch repeats.
 class Graph {
  public:
   /// `share`: use the pool of this graph instead of a new one. The two graphs must then never run
@@ -42,6 +43,7 @@ class Graph {
   /// recorded: among others CudaError if it waits for the device, reads from it (item(), printing,
   /// copies to ordinary host memory) or copies from memory that is not page-locked.
   void capture(const std::function<void()>& work);
+  /// Whether there is a recording.
   bool is_captured() const;
 
   /// Queues the recorded work on the device's current stream. ValueError before capture().

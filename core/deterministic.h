@@ -11,6 +11,7 @@ namespace ferrite {
 
 /// For the whole process; off by default.
 void use_deterministic_algorithms(bool on);
+/// What use_deterministic_algorithms() set.
 bool are_deterministic_algorithms_enabled();
 
 /// For kernels that have no deterministic path: throws Error naming `op` and `device` if the mode

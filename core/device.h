@@ -11,13 +11,16 @@
 
 namespace ferrite {
 
+/// The kind of a device.
 enum class DeviceType : std::uint8_t { cpu, cuda };
+/// The kind of the host and of its virtual devices.
 inline constexpr DeviceType kCPU = DeviceType::cpu;
-inline constexpr DeviceType kCUDA = DeviceType::cuda;
+inline constexpr DeviceType kCUDA = DeviceType::cuda;  ///< the kind of GPUs
 
+/// Where tensors are: the host "cpu", a virtual device "cpu:0", or a GPU "cuda:0".
 class Device {
  public:
-  static constexpr int kMaxIndex = 63;
+  static constexpr int kMaxIndex = 63;  ///< the highest number of a device
 
   /// The host.
   constexpr Device() = default;
@@ -28,12 +31,16 @@ class Device {
   Device(const char* text) : Device(std::string_view(text)) {}
   Device(const std::string& text) : Device(std::string_view(text)) {}
 
+  /// Its kind.
   DeviceType type() const { return type_; }
+  /// Its number; -1 for the host.
   int index() const { return index_; }
+  /// Whether it is the host, or a virtual device of it.
   bool is_cpu() const { return type_ == DeviceType::cpu; }
   bool is_cuda() const { return type_ == DeviceType::cuda; }
   /// The plain host device, where ops run in the calling thread.
   bool is_host() const { return is_cpu() && index_ < 0; }
+  /// "cuda:0".
   std::string str() const;
 
   friend bool operator==(const Device&, const Device&) = default;
@@ -54,6 +61,7 @@ inline thread_local constinit Device default_device;
 /// make their tensors on the host all the same. kCUDA and "cuda" without an index mean the current
 /// CUDA device (core/cuda_control.h) whatever the default is.
 inline const Device& get_default_device() { return detail::default_device; }
+/// Where new tensors are made if no option says otherwise.
 inline void set_default_device(const Device& device) { detail::default_device = device; }
 
 /// The default device from here to the end of the scope: `with torch.device(...)`.
@@ -73,6 +81,7 @@ class DefaultDeviceScope {
 namespace cuda {
 /// Whether this build has CUDA and a usable device is present. More in core/cuda.h.
 bool is_available();
+/// How many CUDA devices there are; 0 without a driver.
 int device_count();
 }  // namespace cuda
 

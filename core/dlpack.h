@@ -18,7 +18,9 @@ namespace ferrite {
 
 namespace dlpack {
 
+/// The kinds of devices, numbered as in DLPack.
 enum class DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };
+/// The kinds of numbers, numbered as in DLPack.
 enum class TypeCode : std::uint8_t {
   integer = 0,
   unsigned_integer = 1,
@@ -28,47 +30,52 @@ enum class TypeCode : std::uint8_t {
   boolean = 6
 };
 
+/// A device, by kind and number.
 struct Device {
-  DeviceType device_type;
-  std::int32_t device_id;
+  DeviceType device_type;  ///< the kind of the device
+  std::int32_t device_id;  ///< the number of the device
 };
 
+/// The type of the elements.
 struct DataType {
-  TypeCode code;
-  std::uint8_t bits;
+  TypeCode code;        ///< the kind of numbers
+  std::uint8_t bits;    ///< the number of bits of an element
   std::uint16_t lanes;  ///< elements of a vector type; 1
 };
 
+/// The memory of a tensor, which the struct does not own.
 struct TensorView {
-  void* data;
-  Device device;
-  std::int32_t ndim;
-  DataType dtype;
-  std::int64_t* shape;
+  void* data;                 ///< the memory; byte_offset leads to the first element
+  Device device;              ///< the device of the memory
+  std::int32_t ndim;          ///< the number of dimensions
+  DataType dtype;             ///< the type of the elements
+  std::int64_t* shape;        ///< the size of each dimension
   std::int64_t* strides;      ///< in elements; null: row-major
   std::uint64_t byte_offset;  ///< from `data` to the first element
 };
 
 /// DLManagedTensor, of capsules named "dltensor".
 struct ManagedTensor {
-  TensorView dl_tensor;
-  void* manager_ctx;
+  TensorView dl_tensor;                  ///< the tensor
+  void* manager_ctx;                     ///< what the deleter needs; for the producer alone
   void (*deleter)(ManagedTensor* self);  ///< frees it; null if there is nothing to do
 };
 
+/// A version of DLPack.
 struct Version {
-  std::uint32_t major, minor;
+  std::uint32_t major;  ///< the version before the point: other ones are incompatible
+  std::uint32_t minor;  ///< the version behind the point
 };
 
 inline constexpr std::uint64_t kReadOnly = 1, kIsCopied = 2;  ///< flags
 
 /// DLManagedTensorVersioned, of capsules named "dltensor_versioned".
 struct ManagedTensorVersioned {
-  Version version;
-  void* manager_ctx;
-  void (*deleter)(ManagedTensorVersioned* self);
-  std::uint64_t flags;
-  TensorView dl_tensor;
+  Version version;    ///< the version of DLPack that the struct follows
+  void* manager_ctx;  ///< what the deleter needs; for the producer alone
+  void (*deleter)(ManagedTensorVersioned* self);  ///< frees it; null if there is nothing to do
+  std::uint64_t flags;                            ///< kReadOnly, kIsCopied, or both
+  TensorView dl_tensor;                           ///< the tensor
 };
 
 }  // namespace dlpack
@@ -83,6 +90,7 @@ dlpack::ManagedTensor* to_dlpack(const Tensor& tensor);
 /// write.
 dlpack::ManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor, std::uint64_t flags = 0);
 
+/// The options of from_dlpack().
 struct FromDlpackOptions {
   /// Whether memory that must not be written is accepted. Tensors cannot forbid it: clone() the
   /// result before you change it.

@@ -16,6 +16,7 @@
 
 namespace ferrite {
 
+/// The type of a tensor's elements.
 enum class DType : std::uint8_t {
   float32,
   float16,
@@ -31,29 +32,31 @@ enum class DType : std::uint8_t {
   complex128  // of float64
 };
 
-inline constexpr DType kFloat32 = DType::float32;
-inline constexpr DType kFloat16 = DType::float16;
+inline constexpr DType kFloat32 = DType::float32;  ///< 32-bit floating point, the default
+inline constexpr DType kFloat16 = DType::float16;  ///< 16-bit floating point, IEEE's binary16
+/// 16-bit floating point with the exponent of float32.
 inline constexpr DType kBFloat16 = DType::bfloat16;
-inline constexpr DType kFloat64 = DType::float64;
+inline constexpr DType kFloat64 = DType::float64;  ///< 64-bit floating point
+/// Signed integers of 64 bits, as labels and indices have.
 inline constexpr DType kInt64 = DType::int64;
-inline constexpr DType kInt32 = DType::int32;
-inline constexpr DType kInt16 = DType::int16;
-inline constexpr DType kInt8 = DType::int8;
-inline constexpr DType kUInt8 = DType::uint8;
-inline constexpr DType kBool = DType::boolean;
-inline constexpr DType kComplex64 = DType::complex64;
-inline constexpr DType kComplex128 = DType::complex128;
+inline constexpr DType kInt32 = DType::int32;   ///< signed integers of 32 bits
+inline constexpr DType kInt16 = DType::int16;   ///< signed integers of 16 bits
+inline constexpr DType kInt8 = DType::int8;     ///< signed integers of 8 bits
+inline constexpr DType kUInt8 = DType::uint8;   ///< unsigned integers of 8 bits, as images have
+inline constexpr DType kBool = DType::boolean;  ///< true and false, of a byte each
+inline constexpr DType kComplex64 = DType::complex64;    ///< complex numbers of two float32
+inline constexpr DType kComplex128 = DType::complex128;  ///< complex numbers of two float64
 // PyTorch's other names for them.
-inline constexpr DType kFloat = kFloat32;
-inline constexpr DType kHalf = kFloat16;
-inline constexpr DType kDouble = kFloat64;
-inline constexpr DType kLong = kInt64;
-inline constexpr DType kInt = kInt32;
-inline constexpr DType kShort = kInt16;
-inline constexpr DType kChar = kInt8;
-inline constexpr DType kByte = kUInt8;
-inline constexpr DType kComplexFloat = kComplex64;
-inline constexpr DType kComplexDouble = kComplex128;
+inline constexpr DType kFloat = kFloat32;   ///< 32-bit floating point, the default
+inline constexpr DType kHalf = kFloat16;    ///< 16-bit floating point, IEEE's binary16
+inline constexpr DType kDouble = kFloat64;  ///< 64-bit floating point
+inline constexpr DType kLong = kInt64;   ///< signed integers of 64 bits, as labels and indices have
+inline constexpr DType kInt = kInt32;    ///< signed integers of 32 bits
+inline constexpr DType kShort = kInt16;  ///< signed integers of 16 bits
+inline constexpr DType kChar = kInt8;    ///< signed integers of 8 bits
+inline constexpr DType kByte = kUInt8;   ///< unsigned integers of 8 bits, as images have
+inline constexpr DType kComplexFloat = kComplex64;    ///< complex numbers of two float32
+inline constexpr DType kComplexDouble = kComplex128;  ///< complex numbers of two float64
 
 namespace detail {
 inline constinit std::atomic<DType> default_dtype{DType::float32};
@@ -73,6 +76,7 @@ constexpr std::size_t itemsize(DType dtype) {
 
 /// float32, float16, bfloat16 or float64.
 constexpr bool is_floating(DType dtype) { return dtype <= DType::float64; }
+/// Whether the dtype holds integers.
 constexpr bool is_integral(DType dtype) {
   return dtype > DType::float64 && dtype < DType::complex64 && dtype != DType::boolean;
 }
@@ -160,10 +164,13 @@ struct DTypeOf<std::complex<double>> {
 template <class T>
 inline constexpr DType dtype_of = detail::DTypeOf<std::remove_cv_t<T>>::value;
 
+/// Whether the dtype is float16 or bfloat16.
 template <class T>
 inline constexpr bool is_half_type = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+/// Whether the dtype holds floating-point numbers.
 template <class T>
 inline constexpr bool is_floating_type = std::is_floating_point_v<T> || is_half_type<T>;
+/// Whether the dtype holds complex numbers.
 template <class T>
 inline constexpr bool is_complex_type =
     std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;

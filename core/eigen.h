@@ -17,9 +17,11 @@
 
 namespace ferrite {
 
+/// Eigen's view of a tensor's memory as a matrix.
 template <class T>
 using EigenMatrixMap =
     Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+/// Eigen's view of a tensor's memory as a vector.
 template <class T>
 using EigenVectorMap = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
 

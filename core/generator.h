@@ -17,8 +17,9 @@ namespace ferrite {
 
 class Stream;
 
+/// Four random numbers.
 struct PhiloxBlock {
-  std::uint32_t v[4];
+  std::uint32_t v[4];  ///< the numbers
 };
 
 /// Four random words for block `counter` of the stream `seed`.
@@ -51,7 +52,7 @@ FERRITE_HOST_DEVICE inline double philox_uniform(std::uint32_t high, std::uint32
 /// The state a kernel draws from: it uses the blocks from `offset` on.
 struct PhiloxState {
   std::uint64_t seed = 0;
-  std::uint64_t offset = 0;
+  std::uint64_t offset = 0;  ///< the position in the sequence
   /// For draws inside a CUDA graph: device memory that holds, at each replay, the seed and the
   /// value to add to `offset`. Null otherwise.
   const PhiloxState* base = nullptr;
@@ -65,15 +66,19 @@ struct PhiloxState {
 /// A stream of random numbers; thread-safe.
 class Generator {
  public:
+  /// The seed if none was set.
   static constexpr std::uint64_t kDefaultSeed = 67280421310721;  // PyTorch's default
 
   explicit Generator(std::uint64_t seed = kDefaultSeed) : state_{seed, 0} {}
   Generator(const Generator& other) : state_(other.state()) {}
   Generator& operator=(const Generator& other);
 
+  /// The numbers begin anew from this seed.
   void manual_seed(std::uint64_t seed);
   std::uint64_t seed() const { return state().seed; }
+  /// Seed and position, to continue from.
   PhiloxState state() const;
+  /// Sets seed and position, to continue from a state().
   void set_state(PhiloxState state);
 
   /// Reserves the next `blocks` blocks of four numbers for a kernel.
@@ -84,12 +89,14 @@ class Generator {
   PhiloxState reserve(std::uint64_t blocks, const Stream& stream);
 
   // Host-side draws, one block each.
+  /// The next 64 random bits.
   std::uint64_t next_u64();
   /// Uniform in [0, bound), without bias (Lemire, "Fast Random Integer Generation in an Interval",
   /// 2019). `bound` must be above 0 (ValueError).
   std::uint64_t next_below(std::uint64_t bound);
   double next_double();  ///< [0, 1)
   double next_normal();  ///< mean 0, deviation 1 (Box-Muller)
+  /// The numbers from 0 to n - 1 in random order.
   std::vector<std::int64_t> permutation(std::int64_t n);
 
  private:

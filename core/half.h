@@ -96,19 +96,21 @@ FERRITE_HOST_DEVICE inline float bfloat16_bits_to_float(std::uint16_t bits) {
 
 /// IEEE 754 binary16.
 struct Half {
-  std::uint16_t bits;
+  std::uint16_t bits;  ///< the bits of the number
 
   Half() = default;
   FERRITE_HOST_DEVICE Half(float value) : bits(detail::float_to_half_bits(value)) {}
+  /// As float, exactly.
   FERRITE_HOST_DEVICE operator float() const { return detail::half_bits_to_float(bits); }
 };
 
 /// The upper 16 bits of a binary32.
 struct BFloat16 {
-  std::uint16_t bits;
+  std::uint16_t bits;  ///< the bits of the number
 
   BFloat16() = default;
   FERRITE_HOST_DEVICE BFloat16(float value) : bits(detail::float_to_bfloat16_bits(value)) {}
+  /// As float, exactly.
   FERRITE_HOST_DEVICE operator float() const { return detail::bfloat16_bits_to_float(bits); }
 };
 

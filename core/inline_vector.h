@@ -23,6 +23,7 @@ class InlineVector {
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  /// The address of the first element.
   T* data() { return size_ <= N ? inline_.data() : heap_.data(); }
   const T* data() const { return size_ <= N ? inline_.data() : heap_.data(); }
   T& operator[](std::size_t i) { return data()[i]; }
@@ -36,6 +37,7 @@ class InlineVector {
     resize(size_ + 1);
     data()[size_ - 1] = std::move(value);
   }
+  /// Changes the number of elements.
   void resize(std::size_t count) {
     if (count > N) {
       if (size_ <= N) {
@@ -43,6 +45,7 @@ class InlineVector {
         heap_.assign(std::make_move_iterator(inline_.begin()),
                      std::make_move_iterator(inline_.begin() + static_cast<std::ptrdiff_t>(size_)));
       }
+      /// Changes the number of elements.
       heap_.resize(count);
     } else {
       if (size_ > N)

@@ -17,8 +17,10 @@ class RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
+  /// The number of owners.
   std::size_t use_count() const { return refs_.load(std::memory_order_acquire); }
 
+  /// Adds an owner.
   void retain() const { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// Whether this was the last reference.
   bool release() const {
@@ -27,6 +29,7 @@ class RefCounted {
     return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
+  /// Called when the last owner goes: destroys the object.
   template <class T>
   static void release_last(T* object) {
     delete object;
@@ -63,6 +66,7 @@ class IntrusivePtr {
   void reset() {
     if (T* p = std::exchange(p_, nullptr); p && p->release()) T::release_last(p);
   }
+  /// The pointer.
   T* get() const { return p_; }
   T* operator->() const { return p_; }
   T& operator*() const { return *p_; }
@@ -75,6 +79,7 @@ class IntrusivePtr {
   T* p_ = nullptr;
 };
 
+/// Makes an object and a pointer that owns it.
 template <class T, class... Args>
 IntrusivePtr<T> make_intrusive(Args&&... args) {
   return IntrusivePtr<T>(new T(std::forward<Args>(args)...));

@@ -12,6 +12,7 @@ namespace ferrite {
 /// `MetricGoal::max`, or "max" where an option takes it.
 class MetricGoal {
  public:
+  /// min or max.
   enum Value : std::uint8_t { min, max };
 
   constexpr MetricGoal(Value value) : value_(value) {}
@@ -25,6 +26,7 @@ class MetricGoal {
   friend constexpr bool operator==(MetricGoal, MetricGoal) = default;
   /// What every metric is better than.
   double worst() const { return value_ == min ? INFINITY : -INFINITY; }
+  /// Whether a value is better than another.
   bool is_better(double metric, double than) const {
     return value_ == min ? metric < than : metric > than;
   }

@@ -17,7 +17,9 @@ namespace ferrite {
 /// The order of a 4-dimensional tensor's elements in memory: NCHW or NHWC. `preserve` keeps that of
 /// the input.
 enum class MemoryFormat : std::uint8_t { contiguous, channels_last, preserve };
+/// The elements of a row lie next to each other: NCHW.
 inline constexpr MemoryFormat kContiguous = MemoryFormat::contiguous;
+/// The channels of a pixel lie next to each other: NHWC.
 inline constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
 
 struct TensorOptions {
@@ -62,6 +64,7 @@ class TensorOptionsBuilder {
   DType dtype() const { return over({}).dtype; }
   Device device() const { return over({}).device; }
   bool requires_grad() const { return requires_grad_; }
+  /// The options.
   operator TensorOptions() const { return over({}); }
   /// `base` with what is given here.
   TensorOptions over(const TensorOptions& base) const {

@@ -16,6 +16,7 @@ namespace ferrite {
 int num_threads();
 /// Throws ValueError below 1 or above 1024. Waits for running loops of other threads.
 void set_num_threads(int count);
+/// How many threads the CPU's kernels use.
 inline int get_num_threads() { return num_threads(); }
 
 namespace detail {

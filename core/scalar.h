@@ -13,6 +13,7 @@ namespace ferrite {
 /// as PyTorch's scalars: int tensor + 1.5 is float32, float16 tensor + 1.5 stays float16.
 class Scalar {
  public:
+  /// The kinds of numbers.
   enum class Kind : std::uint8_t { boolean, integer, floating, complex };
 
   // A template, so that pointers and 16-bit floats do not convert to bool implicitly.
@@ -33,7 +34,9 @@ class Scalar {
         f_(static_cast<double>(v.real())),
         imag_(static_cast<double>(v.imag())) {}
 
+  /// Whether it is an integer, a floating or complex number, or bool.
   Kind kind() const { return kind_; }
+  /// Whether it is a floating-point number.
   bool is_floating() const { return kind_ == Kind::floating; }
   bool is_complex() const { return kind_ == Kind::complex; }
 
@@ -53,12 +56,19 @@ class Scalar {
   /// For `float loss = x.item()` and `total += x.item()`. Integers beyond 2^53, which double
   /// rounds, are read by to<std::int64_t>().
   operator double() const { return to<double>(); }
+  /// Its value as float.
   float toFloat() const { return to<float>(); }
+  /// Its value as double.
   double toDouble() const { return to<double>(); }
+  /// Its value as int.
   int toInt() const { return to<int>(); }
+  /// Its value as std::int64_t.
   std::int64_t toLong() const { return to<std::int64_t>(); }
+  /// Its value as bool.
   bool toBool() const { return to<bool>(); }
+  /// Its value as std::complex<float>.
   std::complex<float> toComplexFloat() const { return to<std::complex<float>>(); }
+  /// Its value as std::complex<double>.
   std::complex<double> toComplexDouble() const { return to<std::complex<double>>(); }
 
  private:

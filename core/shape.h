@@ -15,8 +15,9 @@
 
 namespace ferrite {
 
-inline constexpr int kMaxDims = 8;
+inline constexpr int kMaxDims = 8;  ///< the most dimensions that a tensor has
 
+/// The sizes of a tensor's dimensions, up to kMaxDims of them.
 class Shape {
  public:
   constexpr Shape() = default;
@@ -36,7 +37,9 @@ class Shape {
   bool empty() const { return ndim_ == 0; }
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
+  /// The last size.
   std::int64_t back() const { return (*this)[ndim_ - 1]; }
+  /// As std::vector.
   std::vector<std::int64_t> vec() const { return {begin(), end()}; }
   const std::int64_t* begin() const { return dims_.data(); }
   const std::int64_t* end() const { return dims_.data() + ndim_; }
@@ -48,7 +51,9 @@ class Shape {
       fail_too_many();
     dims_[static_cast<std::size_t>(ndim_++)] = d;
   }
+  /// Adds a dimension at this place.
   void insert(int position, std::int64_t d);
+  /// Removes a dimension.
   void erase(int position);
 
   /// Product of the sizes; 1 for a 0-dimensional shape. Throws ShapeError on overflow.

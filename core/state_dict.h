@@ -17,6 +17,7 @@ namespace ferrite {
 class StateDict {
  public:
   using value_type = std::pair<std::string, Tensor>;
+  /// Over names and tensors, in order.
   using const_iterator = std::vector<value_type>::const_iterator;
 
   StateDict() = default;
@@ -53,6 +54,7 @@ class StateDict {
   }
   /// Whether there was such an entry. Takes time linear in the size.
   bool erase(std::string_view name);
+  /// Memory for so many entries.
   void reserve(std::size_t count);
 
  private:

@@ -35,9 +35,11 @@ class Storage final : public RefCounted {
                                     std::function<void()> deleter);
   ~Storage();
 
+  /// The first byte.
   void* data() const { return block_.data; }
   std::size_t nbytes() const { return nbytes_; }
   const Device& device() const { return device_; }
+  /// Whether it is page-locked.
   bool is_pinned() const;
   /// Whether it was made under InferenceMode: its tensors are inference tensors.
   bool is_inference() const { return is_inference_; }
@@ -66,6 +68,7 @@ class Storage final : public RefCounted {
   std::uint32_t version_of_values() const {
     return version() - rescalings_.load(std::memory_order_relaxed);
   }
+  /// The stream that wrote last.
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
  private:

@@ -44,6 +44,7 @@ class StreamImpl {
       : device(device), id(id), runs_inline(inline_execution) {}
   virtual ~StreamImpl() = default;
   virtual void submit(std::function<void()> work) = 0;
+  /// Waits until the work before the event is done.
   virtual void synchronize() = 0;
   /// Whether everything submitted has run.
   virtual bool idle() const = 0;
@@ -68,6 +69,7 @@ class Stream {
   static Stream create(const Device& device, StreamPriority priority = StreamPriority::normal);
 
   const Device& device() const { return impl_->device; }
+  /// The number of the stream on its device.
   std::uint32_t id() const { return impl_->id; }
 
   /// Runs `work` on this stream: at once if the stream is inline, else queued. On a CUDA stream it
@@ -83,6 +85,7 @@ class Stream {
   /// Blocks until all work is done; rethrows the first exception of the work. On a CUDA stream that
   /// includes errors that kernels reported (IndexError, ValueError) or failed with (CudaError).
   void synchronize() const { impl_->synchronize(); }
+  /// Whether all its work is done.
   bool query() const { return impl_->idle(); }
 
   /// Later work on this stream starts after `event`, or after the work now queued on `other`. The
@@ -108,6 +111,7 @@ class Event {
   void record(const Stream& stream);
   /// Whether the marked work is done; true if nothing was recorded.
   bool query() const;
+  /// Waits until the work before the event is done.
   void synchronize() const;
   /// Milliseconds from `start` to this event; both must be done, and both on workers or on one CUDA
   /// device (ValueError).

@@ -46,19 +46,23 @@ class TensorHook;
 class TensorIndex;
 class TensorView;
 
+/// What a tensor's handles share.
 struct TensorImpl final : RefCounted {
   TensorImpl(IntrusivePtr<Storage> storage, const Shape& shape, const Strides& strides,
              std::int64_t offset, DType dtype);
 
-  IntrusivePtr<Storage> storage;
-  Shape shape;
-  Strides strides;
+  IntrusivePtr<Storage> storage;  ///< its memory, which views share
+  Shape shape;                    ///< the size of each dimension
+  Strides strides;                ///< the steps between neighbours in each dimension, in elements
+  /// Where the first element is in the storage, in elements.
   std::int64_t offset;  // in elements
   std::int64_t numel;
-  DType dtype;
-  bool contiguous;       // row-major, cached
-  bool is_view = false;  // made over the storage of another tensor
-  std::unique_ptr<AutogradMeta> autograd;
+  DType dtype;  ///< the type of the elements
+  /// Whether the elements lie in the order of the memory format, without gaps.
+  bool contiguous;  // row-major, cached
+  /// Whether it was made over the storage of another tensor.
+  bool is_view = false;                    // made over the storage of another tensor
+  std::unique_ptr<AutogradMeta> autograd;  ///< the tape's data; null where nothing is recorded
 };
 
 /// Row-major strides, or NHWC ones for 4-dimensional `channels_last`.
@@ -107,25 +111,39 @@ class Tensor : public TensorMethods {
 
   // ---- Properties. Undefined tensors have none: all but defined() and describe() throw
   // ValueError.
+  /// Whether it has a tensor.
   bool defined() const { return static_cast<bool>(impl_); }
+  /// The size of each dimension.
   const Shape& shape() const { return get("shape").shape; }
+  /// The size of each dimension.
   const Shape& sizes() const { return shape(); }
+  /// The size of each dimension.
   const Shape& size() const { return shape(); }
+  /// The steps between neighbours in each dimension, in elements.
   const Strides& strides() const { return get("strides").strides; }
+  /// The number of dimensions.
   int dim() const { return get("dim").shape.size(); }
+  /// The number of dimensions.
   int ndimension() const { return dim(); }
   /// Negative dimensions count from the end; IndexError if out of range.
   std::int64_t size(int dim) const { return shape()[normalize_dim(dim, this->dim(), "size")]; }
+  /// The step between neighbours in a dimension, in elements. Negative dimensions count from the
+  /// end.
   std::int64_t stride(int dim) const {
     return strides()[normalize_dim(dim, this->dim(), "stride")];
   }
   std::int64_t numel() const { return get("numel").numel; }
+  /// The type of the elements.
   DType dtype() const { return get("dtype").dtype; }
+  /// The type of the elements.
   DType scalar_type() const { return dtype(); }
+  /// Whether elements are float16, bfloat16, float32 or float64.
   bool is_floating_point() const { return is_floating(dtype()); }
   bool is_complex() const { return ferrite::is_complex(dtype()); }
+  /// Where the memory is.
   const Device& device() const { return get("device").storage->device(); }
   bool is_cuda() const { return device().is_cuda(); }
+  /// Whether the memory is the host's, a virtual device's included.
   bool is_cpu() const { return device().is_cpu(); }
   /// Index of the device; -1 for the host.
   int get_device() const { return device().index(); }
@@ -133,12 +151,16 @@ class Tensor : public TensorMethods {
   TensorOptionsBuilder options() const {
     return TensorOptionsBuilder().dtype(dtype()).device(device());
   }
+  /// The bytes of an element.
   std::size_t itemsize() const { return ferrite::itemsize(dtype()); }
+  /// The bytes of an element.
   std::int64_t element_size() const { return static_cast<std::int64_t>(itemsize()); }
   std::size_t nbytes() const { return static_cast<std::size_t>(numel()) * itemsize(); }
+  /// Where the first element is in the storage, in elements.
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
   /// Whether the memory is page-locked, so that CUDA devices copy from and to it asynchronously.
   bool is_pinned() const { return get("is_pinned").storage->is_pinned(); }
+  /// Whether the elements lie in the order of the memory format, without gaps.
   bool is_contiguous(MemoryFormat format = kContiguous) const;
   /// channels_last if the strides are dense and in that order, else contiguous.
   MemoryFormat suggest_memory_format() const;
@@ -164,10 +186,13 @@ class Tensor : public TensorMethods {
   T* data_ptr() const {
     return data<T>();
   }
+  /// The address of the first element, without a copy. DTypeError unless T is the type of the
+  /// elements. On a GPU it is an address of the device, where queued work may still be writing.
   template <class T>
   T* mutable_data_ptr() const {
     return data<T>();
   }
+  /// As data(), to read only.
   template <class T>
   const T* const_data_ptr() const {
     return data<T>();
@@ -191,6 +216,7 @@ class Tensor : public TensorMethods {
   T item() const {
     return item_scalar().to<T>();
   }
+  /// The only element, of any dtype: ShapeError if there are more or none. Waits for the device.
   Scalar item_scalar() const;
   /// The only element, which converts to any number: `float loss = x.item();`
   Scalar item() const { return item_scalar(); }
@@ -200,10 +226,14 @@ class Tensor : public TensorMethods {
   template <class T>
   std::vector<T> to_vector() const;
 
+  /// Its memory, which views share.
   const IntrusivePtr<Storage>& storage() const { return get("storage").storage; }
   TensorImpl* impl() const { return impl_.get(); }
+  /// What copies of this handle share.
   const IntrusivePtr<TensorImpl>& handle() const { return impl_; }
+  /// Whether both handles are of one tensor.
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+  /// Whether both are over the same memory.
   bool shares_storage(const Tensor& other) const { return storage() == other.storage(); }
   /// Whether it was made under InferenceMode (autograd/grad_mode.h), or is a view of such a tensor.
   bool is_inference() const { return get("is_inference").storage->is_inference(); }
@@ -220,10 +250,14 @@ class Tensor : public TensorMethods {
   std::string str() const;
 
   // ---- Autograd (autograd/tensor_methods.cpp)
+  /// Whether operations on it are recorded, and backward() gives it a gradient.
   bool requires_grad() const { return get("requires_grad").autograd && requires_grad_slow(); }
   /// Leaves only, floating-point and complex types only (AutogradError). Returns *this.
   const Tensor& set_requires_grad(bool on = true) const;
+  /// Turns recording on or off and returns the tensor: AutogradError for integers, and for results
+  /// of recorded operations.
   const Tensor& requires_grad_(bool on = true) const { return set_requires_grad(on); }
+  /// Whether no recorded operation made it.
   bool is_leaf() const;
   /// The accumulated gradient itself, not a copy; undefined if there is none.
   const Tensor grad() const;  // constant, so that w.grad() = t does not compile
@@ -276,32 +310,59 @@ class Tensor : public TensorMethods {
   Tensor to(const Tensor& other, bool non_blocking = false) const {
     return to(other.device(), other.dtype(), non_blocking);
   }
+  /// In the dtype and on the device of another tensor: the tensor itself if nothing changes, else a
+  /// copy, on the tape.
   Tensor type_as(const Tensor& other) const { return to(other); }
+  /// In this dtype: the tensor itself if nothing changes, else a copy, on the tape.
   Tensor toType(DType dtype) const { return to(dtype); }
+  /// On the host; waits for the device.
   Tensor cpu() const { return to(Device()); }
+  /// On this CUDA device, the current one by default.
   Tensor cuda(int index = -1) const { return to(Device(DeviceType::cuda, index)); }
+  /// As float16.
   Tensor half() const { return to(kFloat16); }
+  /// As bfloat16.
   Tensor bfloat16() const { return to(kBFloat16); }
+  /// As uint8.
   Tensor byte() const { return to(kUInt8); }
   // The other names are keywords of C++.
+  /// As float32.
   Tensor float_() const { return to(kFloat32); }
+  /// As float64.
   Tensor double_() const { return to(kFloat64); }
+  /// As int32.
   Tensor int_() const { return to(kInt32); }
+  /// As int64.
   Tensor long_() const { return to(kInt64); }
+  /// As int16.
   Tensor short_() const { return to(kInt16); }
+  /// As int8.
   Tensor char_() const { return to(kInt8); }
+  /// As bool: false where an element is zero.
   Tensor bool_() const { return to(kBool); }
   /// A copy in page-locked memory; the tensor itself if it is already there. DeviceError if it is
   /// not on the host, or there is no CUDA device.
   Tensor pin_memory() const;
+  /// The tensor itself if its elements lie in this order without gaps, else a copy that does.
   Tensor contiguous(MemoryFormat format = kContiguous) const;
+  /// A copy with memory of its own, on the tape.
   Tensor clone(MemoryFormat format = MemoryFormat::preserve) const;
+  /// Takes the values of the source, which are converted and broadcast: ShapeError if they do not
+  /// fit.
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
 
   // ---- New tensors with this one's dtype and device, unless the options say otherwise
+  /// A tensor of this shape, whose elements are not set, with this tensor's dtype and device unless
+  /// an option says otherwise.
   Tensor new_empty(const Shape& shape) const { return new_empty(shape, options()); }
+  /// A tensor of this shape, filled with a value, with this tensor's dtype and device unless an
+  /// option says otherwise.
   Tensor new_full(const Shape& shape, Scalar value) const { return new_empty(shape).fill_(value); }
+  /// A tensor of zeros of this shape, with this tensor's dtype and device unless an option says
+  /// otherwise.
   Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
+  /// A tensor of ones of this shape, with this tensor's dtype and device unless an option says
+  /// otherwise.
   Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
   template <Option T>
   Tensor new_empty(const Shape& shape, const T& option) const;
@@ -333,29 +394,43 @@ class Tensor : public TensorMethods {
   Tensor reshape(Sizes... sizes) const {
     return reshape(shape_of(sizes...));
   }
+  /// The dimensions from start_dim to end_dim as one: a view where strides allow it.
   Tensor flatten(int start_dim = 0, int end_dim = -1) const;
+  /// Two dimensions swapped: a view.
   Tensor transpose(int dim0, int dim1) const;
+  /// The transpose of a matrix: a view.
   Tensor t() const;
+  /// The last two dimensions swapped: a view.
   Tensor mT() const { return transpose(-2, -1); }
+  /// The dimensions in this order: a view.
   Tensor permute(const Dims& dims) const;
   template <Size... Dimensions>
   Tensor permute(Dimensions... dims) const {
     return permute(Dims(shape_of(dims...)));
   }
+  /// Dimensions of size 1 repeated to this shape, without a copy; -1 keeps a size.
   Tensor expand(const Shape& shape) const;
   template <Size... Sizes>
   Tensor expand(Sizes... sizes) const {
     return expand(shape_of(sizes...));
   }
+  /// Without dimensions of size 1: a view.
   Tensor squeeze() const;
   Tensor squeeze(int dim) const;
+  /// With a dimension of size 1 at this place: a view.
   Tensor unsqueeze(int dim) const;
+  /// Windows of this size and step along a dimension, which become a last dimension: a view.
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
 
+  /// Without this dimension, at this index: a view.
   Tensor select(int dim, std::int64_t index) const;
+  /// The part at this index of the first dimension: a view.
   Tensor operator[](std::int64_t index) const { return select(0, index); }
+  /// From start to end, without it, in steps: a view. Bounds are clamped, negative ones count from
+  /// the end.
   Tensor slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
                std::int64_t step = 1) const;
+  /// These many indices of a dimension, from start on: a view.
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
 
   // ---- Indexing, differentiable
@@ -377,27 +452,45 @@ class Tensor : public TensorMethods {
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
   /// With a single mask it does not wait for the device.
   const Tensor& index_put_(std::span<const TensorIndex> indices, Scalar value) const;
+  /// For dim 1, out[i][j] = x[i][index[i][j]]. Shape of the index.
   Tensor gather(int dim, const Tensor& index) const;
+  /// A copy of these indices of a dimension, in their order.
   Tensor index_select(int dim, const Tensor& index) const;
+  /// A copy with `value` where the mask, which is broadcast, is true.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
   // ---- In place; more in core/tensor_methods.h
+  /// Adds in place, elementwise; the operand is broadcast to this shape. DTypeError if the dtype
+  /// cannot hold the result.
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
+  /// Subtracts in place, elementwise; the operand is broadcast to this shape. DTypeError if the
+  /// dtype cannot hold the result.
   const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
+  /// Multiplies in place, elementwise; the operand is broadcast to this shape. DTypeError if the
+  /// dtype cannot hold the result.
   const Tensor& mul_(const Tensor& other) const;
+  /// Divides in place, elementwise; the operand is broadcast to this shape. DTypeError if the dtype
+  /// cannot hold the result.
   const Tensor& div_(const Tensor& other) const;
   const Tensor& add_(Scalar other) const;
   const Tensor& sub_(Scalar other) const;
   const Tensor& mul_(Scalar other) const;
   const Tensor& div_(Scalar other) const;
+  /// Sets every element.
   const Tensor& fill_(Scalar value) const;
   /// `value` has no dimensions (ShapeError).
   const Tensor& fill_(const Tensor& value) const;
+  /// Sets every element to 0.
   const Tensor& zero_() const;
+  /// Limits every element to this range, in place.
   const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  /// Writes `value` in place where the mask, which is broadcast, is true.
   const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
+  /// Draws each element from a normal distribution, from the generator of the device.
   const Tensor& normal_(double mean = 0, double std = 1) const;
+  /// Draws each element uniformly from a range, from the generator of the device.
   const Tensor& uniform_(double low = 0, double high = 1) const;
+  /// Makes each element 1 with the given probability, else 0, from the generator of the device.
   const Tensor& bernoulli_(double p = 0.5) const;
 
  private:
@@ -430,6 +523,7 @@ class TensorView final : public Tensor {
     return std::move(*this) = static_cast<const Tensor&>(values);
   }
   Tensor operator=(Scalar value) &&;
+  /// Whether an index made a copy, as masks and index tensors do.
   bool is_copy() const { return from_ != nullptr; }
 
  private:
@@ -476,10 +570,13 @@ template <Size... Sizes>
 Tensor empty(Sizes... sizes) {
   return empty(shape_of(sizes...));
 }
+/// A tensor of this shape, whose elements are not set, with this tensor's dtype and device unless
+/// an option says otherwise.
 template <Option T>
 Tensor Tensor::new_empty(const Shape& shape, const T& option) const {
   return empty(shape, options_of(option, options()));
 }
+/// A tensor whose elements are not set.
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
 /// Shape, dtype and device of `like`; also its memory format if it is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);

@@ -25,9 +25,12 @@ struct Slice {
   Slice(std::optional<std::int64_t> start = {}, std::optional<std::int64_t> stop = {},
         std::optional<std::int64_t> step = {})
       : start(start.value_or(0)), stop(stop.value_or(INT64_MAX)), step(step.value_or(1)) {}
-  std::int64_t start, stop, step;
+  std::int64_t start;  ///< the first index; None where it was left out
+  std::int64_t stop;   ///< the index behind the last; None where it was left out
+  std::int64_t step;   ///< the step between indices
 };
 
+/// One index: a number, Slice, None, "...", bool, mask or index tensor.
 class TensorIndex {
  public:
   template <Size T>
@@ -46,7 +49,9 @@ class TensorIndex {
   /// Positions, int64 or int32; or a mask, bool, which stands for as many dimensions as it has.
   TensorIndex(const Tensor& tensor) : value_(tensor) {}
 
+  /// What an index can be.
   using Value = std::variant<std::int64_t, bool, Slice, std::nullopt_t, EllipsisType, Tensor>;
+  /// The index.
   const Value& value() const { return value_; }
 
  private:

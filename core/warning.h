@@ -11,6 +11,7 @@ namespace ferrite {
 /// Called with "[op] text"; the default writes a line to standard error. An empty one silences
 /// warnings. Returns the one that was set before. Any thread may warn.
 using WarningHandler = std::function<void(std::string_view)>;
+/// Who gets warnings, instead of stderr.
 WarningHandler set_warning_handler(WarningHandler handler);
 
 /// Calls the handler with "[op] text".

@@ -10,6 +10,7 @@
 
 namespace ferrite::data {
 
+/// An operation of an augmentation policy.
 enum class AugmentOp : std::uint8_t {
   identity,
   shear_x,
@@ -40,10 +41,12 @@ class RandomOps : public TransformBase {
 
  protected:
   RandomOps(std::int64_t num_ops, std::int64_t bins, double fill, std::string_view op);
+  /// An operation that was chosen for an image.
   struct Choice {
-    AugmentOp op;
-    double magnitude;
+    AugmentOp op;      ///< the operation
+    double magnitude;  ///< the strength of the operation
   };
+  /// The operations for one image.
   virtual Choice choose(Generator& random, std::int64_t height, std::int64_t width) const = 0;
 
   std::int64_t num_ops_, bins_;
@@ -51,7 +54,7 @@ class RandomOps : public TransformBase {
 };
 
 struct RandAugmentOptions {
-  std::int64_t num_ops = 2;
+  std::int64_t num_ops = 2;    ///< how many operations an image gets
   std::int64_t magnitude = 9;  ///< of the bins, from 0
   std::int64_t num_magnitude_bins = 31;
   double fill = 0;
@@ -66,6 +69,7 @@ class RandAugment : public RandomOps {
       : RandAugment(RandAugmentOptions{.num_ops = num_ops, .magnitude = magnitude}) {}
 
  private:
+  /// The operations for one image.
   Choice choose(Generator& random, std::int64_t height, std::int64_t width) const override;
 
   std::int64_t magnitude_;
@@ -83,6 +87,7 @@ class TrivialAugmentWide : public RandomOps {
       : RandomOps(1, options.num_magnitude_bins, options.fill, "trivial_augment_wide") {}
 
  private:
+  /// The operations for one image.
   Choice choose(Generator& random, std::int64_t height, std::int64_t width) const override;
 };
 

@@ -26,6 +26,7 @@
 
 namespace ferrite::data {
 
+/// The options of CheckpointManager.
 struct CheckpointOptions {
   int keep = 3;                       ///< number of newest to keep, 1 or more; 0 keeps all
   int keep_best = 0;                  ///< number of best by metric to keep besides those
@@ -34,15 +35,15 @@ struct CheckpointOptions {
   /// the background. The copy takes one state's worth of memory (page-locked for tensors on CUDA
   /// devices), held while the file is being written and cached by the allocator afterwards.
   bool background = true;
-  bool checksums = true;
+  bool checksums = true;  ///< whether files get checksums, which loading compares
 };
 
 /// A checkpoint in the folder.
 struct CheckpointInfo {
   std::filesystem::path path;
-  std::int64_t step = 0;  ///< by its name
-  std::optional<double> metric = {};
-  std::string error = {};  ///< why its header or length is invalid; "" if valid
+  std::int64_t step = 0;              ///< by its name
+  std::optional<double> metric = {};  ///< the value that save() was given
+  std::string error = {};             ///< why its header or length is invalid; "" if valid
 };
 
 /// Runs one job at a time on a separate thread.
@@ -100,7 +101,9 @@ class CheckpointManager {
   /// Removes the checkpoints of later steps, for a run that continues from an older one.
   void discard_after(std::int64_t step);
 
+  /// The folder of the checkpoint of this step.
   std::filesystem::path path_of(std::int64_t step) const;
+  /// Where the checkpoints are.
   const std::filesystem::path& folder() const { return folder_; }
 
  private:

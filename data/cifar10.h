@@ -33,6 +33,7 @@ class CIFAR100 : public ImageDataset {
   explicit CIFAR100(const std::filesystem::path& root, Split split = Split::train,
                     Transform transform = ToTensor());
 
+  /// The mean of the training images for each channel, in [0, 1], for Normalize.
   static constexpr std::array<double, 3> kMean = {0.5071, 0.4865, 0.4409};
   static constexpr std::array<double, 3> kStd = {0.2673, 0.2564, 0.2762};
 };

@@ -32,15 +32,16 @@
 
 namespace ferrite::data {
 
+/// One input and its label.
 struct Sample {
-  Tensor input;
+  Tensor input;  ///< the input
   Tensor label;  ///< may be undefined; then so is that of the batch
 };
 
 /// Samples along a new first dimension; reads as `auto& [images, labels]`.
 struct Batch {
-  Tensor inputs;
-  Tensor labels;
+  Tensor inputs;  ///< [N, ...], the inputs of the batch
+  Tensor labels;  ///< [N], the labels of the batch
 
   std::int64_t size() const { return inputs.defined() ? inputs.size(0) : 0; }
 };

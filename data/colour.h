@@ -11,10 +11,15 @@
 namespace ferrite::data {
 
 // ---- With given parameters, of which 1 (of adjust_hue: 0) changes nothing
+/// Gray images of coloured ones, by the weights of ITU-R 601.
 Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels = 1);
+/// The image with its brightness changed by a factor: 1 leaves it as it is. [..., C, H, W].
 Tensor adjust_brightness(const Tensor& image, double factor);
+/// The image with its contrast changed by a factor: 1 leaves it as it is. [..., C, H, W].
 Tensor adjust_contrast(const Tensor& image, double factor);
+/// The image with its saturation changed by a factor: 1 leaves it as it is. [..., C, H, W].
 Tensor adjust_saturation(const Tensor& image, double factor);
+/// The image with its sharpness changed by a factor: 1 leaves it as it is. [..., C, H, W].
 Tensor adjust_sharpness(const Tensor& image, double factor);
 /// Turns the hue by `factor` of the circle, -0.5 to 0.5 (ValueError).
 Tensor adjust_hue(const Tensor& image, double factor);
@@ -31,6 +36,7 @@ Tensor equalize(const Tensor& image);
 Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma);
 
 // ---- Transforms
+/// Gray images of coloured ones, by the weights of ITU-R 601.
 class Grayscale : public TransformBase {
  public:
   /// ValueError unless 1 or 3 channels.
@@ -53,7 +59,14 @@ class RandomGrayscale : public TransformBase {
 
 /// Factors are uniform in max(0, 1 - x) to 1 + x, and for the hue in -x to x.
 struct ColorJitterOptions {
-  double brightness = 0, contrast = 0, saturation = 0, hue = 0;
+  /// By how much the brightness changes at random: by a factor from 1 - x to 1 + x.
+  double brightness = 0;
+  /// By how much the contrast changes at random: by a factor from 1 - x to 1 + x.
+  double contrast = 0;
+  /// By how much the saturation changes at random: by a factor from 1 - x to 1 + x.
+  double saturation = 0;
+  /// By how much the hue changes at random: from -x to x, as a part of the circle; at most 0.5.
+  double hue = 0;
 };
 
 /// Changes those that are not 0, in a random order. ValueError for values below 0 and a hue above

@@ -17,7 +17,7 @@ namespace ferrite::data {
 template <class S>
 class ConcatDataset : public DatasetOf<S> {
  public:
-  using Part = std::shared_ptr<const DatasetOf<S>>;
+  using Part = std::shared_ptr<const DatasetOf<S>>;  ///< one of the data sets, and where it begins
 
   /// ValueError for null.
   explicit ConcatDataset(std::vector<Part> parts) : parts_(std::move(parts)) {
@@ -32,6 +32,7 @@ class ConcatDataset : public DatasetOf<S> {
       : ConcatDataset(
             std::vector<Part>{impl::shared_dataset(std::move(parts), "concat_dataset")...}) {}
 
+  /// The number of samples of all data sets together.
   std::int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   S get(std::int64_t index) const override {
     const Place at = place(index);

@@ -26,14 +26,16 @@
 
 namespace ferrite::data {
 
+/// The training or the test part.
 enum class Split : std::uint8_t { train, test };
 
 /// The seed of random transforms: a sample's numbers depend on the seed, the epoch and its index,
 /// never on the order or the thread in which samples are fetched.
 struct Epoch {
-  std::uint64_t seed = 0;
-  std::int64_t number = 0;
+  std::uint64_t seed = 0;   ///< the seed of the epoch's random numbers
+  std::int64_t number = 0;  ///< the epoch's number
 
+  /// Random numbers of this epoch and sample, the same with any number of workers.
   Generator generator(std::int64_t index) const;
 };
 
@@ -41,6 +43,7 @@ struct Epoch {
 class AnyDataset {
  public:
   virtual ~AnyDataset() = default;
+  /// The number of samples.
   virtual std::int64_t size() const = 0;
 
   /// libtorch's; here transforms are given to the constructor.
@@ -94,12 +97,14 @@ class RandomDatasetOf : public DatasetOf<S> {
   /// and the index, and not on the number of workers.
   virtual S get_random(std::int64_t index, Generator& random) const = 0;
 
+  /// The sample of this index: IndexError out of range.
   S get(std::int64_t index) const override { return get_in(index, Epoch{}); }
   S get_in(std::int64_t index, const Epoch& epoch) const override {
     Generator random = epoch.generator(index);
     return get_random(index, random);
   }
 };
+/// A data set whose samples are made with random numbers.
 using RandomDataset = RandomDatasetOf<Sample>;
 
 extern template class DatasetOf<Sample>;
@@ -132,6 +137,7 @@ template <class D>
 concept IsDataset = requires(const D& d) {
   impl::sample_of(d);
 };
+/// The type of a data set's samples.
 template <IsDataset D>
 using SampleOf = decltype(impl::sample_of(std::declval<const D&>()));
 
@@ -179,7 +185,9 @@ class TensorDataset : public DatasetOf<S> {
       TensorDataset(const Tensor& first, const More&... more)
       : TensorDataset(BatchOf<S>{first, more...}) {}
 
+  /// The number of samples.
   std::int64_t size() const override { return size_; }
+  /// The sample of this index: IndexError out of range.
   S get(std::int64_t index) const override {
     check_index(index, size_, "tensor_dataset");
     const auto row = [&](Tensor& t) { t = impl::row_of(t, index); };
@@ -223,9 +231,12 @@ class Subset : public DatasetOf<S> {
     for (const std::int64_t i : indices_) check_index(i, dataset_->size(), "subset");
   }
 
+  /// The indices of the samples.
   const std::vector<std::int64_t>& indices() const { return indices_; }
 
+  /// The number of samples.
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  /// The sample of this index: IndexError out of range.
   S get(std::int64_t index) const override { return dataset_->get(original(index)); }
   S get_in(std::int64_t index, const Epoch& epoch) const override {
     return dataset_->get_in(original(index), epoch);

@@ -14,7 +14,7 @@
 
 namespace ferrite::data {
 
-using Bytes = std::span<const std::uint8_t>;
+using Bytes = std::span<const std::uint8_t>;  ///< the bytes
 
 /// Access to a mapping. With copy_on_write, pages that are written become private to the process;
 /// the file is unchanged.
@@ -31,6 +31,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  /// The bytes.
   Bytes bytes() const { return {data_, size_}; }
 
  private:
@@ -49,13 +50,16 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  /// Appends bytes.
   void write(const void* data, std::size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   /// Replaces bytes that were already written.
   void overwrite(std::uint64_t offset, std::string_view text);
+  /// The number of bytes written.
   std::uint64_t written() const { return written_; }
   /// Writes what was given so far to the disk, which commit() would do before it renames.
   void sync();
+  /// The file is complete and takes the place of the old one.
   void commit();
 
  private:
@@ -85,15 +89,17 @@ void remove_temporary_files(const std::filesystem::path& folder);
 
 /// A reader's position in a file, for its errors: "[op] 'file' at byte 16: text".
 struct Where {
-  std::string_view op;
-  std::string_view file;
+  std::string_view op;    ///< what messages name
+  std::string_view file;  ///< what messages name
 
+  /// IoError that names the file, if the condition does not hold.
   template <class... Args>
   [[noreturn]] void fail(std::uint64_t offset, fmt::format_string<Args...> format,
                          Args&&... args) const {
     ferrite::fail<IoError>(op, "'{}' at byte {}: {}", file, offset,
                            fmt::format(format, std::forward<Args>(args)...));
   }
+  /// IoError that names the file, if the condition does not hold.
   template <class... Args>
   void check(bool condition, std::uint64_t offset, fmt::format_string<Args...> format,
              Args&&... args) const {
@@ -113,9 +119,11 @@ template <>
 inline std::uint8_t load_little(const std::uint8_t* p) {
   return *p;
 }
+/// The integer of 32 bits at this place, the highest byte first.
 inline std::uint32_t load_big32(const std::uint8_t* p) {
   return std::uint32_t{p[0]} << 24 | std::uint32_t{p[1]} << 16 | std::uint32_t{p[2]} << 8 | p[3];
 }
+/// Appends an integer, the lowest byte first.
 template <class T>
 void append_little(std::string& out, T value) {
   for (std::size_t i = 0; i < sizeof(T); ++i)

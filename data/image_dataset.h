@@ -27,6 +27,7 @@ class ImageDataset : public RandomDataset {
   ImageDataset(const Tensor& images, const Tensor& labels, std::vector<std::string> classes,
                const Transform& transform = ToTensor());
 
+  /// The number of images.
   std::int64_t size() const override { return images_.size(0); }
   Sample get_random(std::int64_t index, Generator& random) const override;
   Batch get_batch(std::span<const std::int64_t> indices, const Epoch& epoch = {}) const override;

@@ -41,9 +41,10 @@ struct ImageFolderOptions {
 /// (transform(image), label): the label int64. Copies share the cache.
 class ImageFolder : public RandomDataset {
  public:
+  /// An image file and its class.
   struct File {
     std::filesystem::path path;
-    std::int64_t label;
+    std::int64_t label;  ///< the index of the class
   };
 
   /// IoError if the root is not a folder or cannot be read, if there are no classes, or if a class
@@ -51,6 +52,7 @@ class ImageFolder : public RandomDataset {
   /// 1.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
 
+  /// The number of images.
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_->size()); }
   /// IoError naming the file if it cannot be read as an image.
   Sample get_random(std::int64_t index, Generator& random) const override;

@@ -39,7 +39,7 @@ class IterableDatasetOf {
   /// random transforms. Loaders open several shards at once, from several threads.
   virtual Stream open(std::int64_t shard, const Epoch& epoch) const = 0;
 };
-using IterableDataset = IterableDatasetOf<Sample>;
+using IterableDataset = IterableDatasetOf<Sample>;  ///< samples that come as streams
 
 namespace impl {
 template <class S>
@@ -54,6 +54,7 @@ template <class D>
 concept IsIterableDataset = requires(const D& d) {
   impl::streamed_sample_of(d);
 };
+/// Samples that come as streams.
 template <IsIterableDataset D>
 using StreamedSampleOf = decltype(impl::streamed_sample_of(std::declval<const D&>()));
 

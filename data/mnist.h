@@ -29,7 +29,10 @@ class FashionMNIST : public ImageDataset {
   explicit FashionMNIST(const std::filesystem::path& root, Split split = Split::train,
                         Transform transform = ToTensor());
 
-  static constexpr double kMean = 0.2860, kStd = 0.3530;
+  /// Mean and standard deviation of the training images, in [0, 1], for Normalize.
+  static constexpr double kMean = 0.2860;
+  /// Mean and standard deviation of the training images, in [0, 1], for Normalize.
+  static constexpr double kStd = 0.3530;
 };
 
 /// Digits and letters (Cohen et al. 2017), in the splits "byclass" (62 classes), "bymerge" and

@@ -27,8 +27,10 @@ std::string npy_header(DType dtype, const Shape& shape, std::string_view op = "s
 /// Reads all arrays of an archive, stored or deflated, in the order of its directory, without
 /// ".npy" in their names. Checksums are verified. Throws IoError.
 StateDict load_npz(const std::filesystem::path& path);
+/// The arrays of a .npz file in memory.
 StateDict parse_npz(Bytes bytes, std::string_view name);
 
+/// Whether arrays are compressed.
 enum class NpzCompression : std::uint8_t { stored, deflated };
 
 /// Writes an archive for numpy.load. ValueError for an array of 4 GiB or more that is to be

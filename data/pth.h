@@ -15,6 +15,7 @@
 
 namespace ferrite::data {
 
+/// The options of load_pth().
 struct PthOptions {
   /// The target devices of the tensors; default: the host.
   MapLocation map_location = {};

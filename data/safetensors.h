@@ -26,6 +26,7 @@ namespace data {
 
 class HostTransfer;
 
+/// The options of save() and save_safetensors().
 struct SaveOptions {
   /// Store a CRC-32 of every tensor and of the header in the metadata.
   bool checksums = true;
@@ -34,6 +35,7 @@ struct SaveOptions {
   std::uint64_t max_shard_size = 0;
 };
 
+/// The options of load() and load_safetensors().
 struct SafetensorsOptions {
   /// The target devices of the tensors; default: the host.
   MapLocation map_location = {};
@@ -54,7 +56,7 @@ struct SafetensorsOptions {
 /// A tensor in a file.
 struct TensorInfo {
   DType dtype = kFloat32;
-  Shape shape = {};
+  Shape shape = {};  ///< the sizes of the tensor
   std::size_t nbytes = 0;
   std::string device = "cpu";  ///< device it was saved on; cpu for files of other programs
 };
@@ -115,9 +117,11 @@ void save_safetensors(const StateDict& tensors, const std::filesystem::path& pat
 /// SafetensorsShards if `path` is an index or a folder, or has only an index.
 StateDict load_safetensors(const std::filesystem::path& path,
                            const SafetensorsOptions& options = {});
+/// The texts in a file's header.
 Metadata load_safetensors_metadata(const std::filesystem::path& path);
 /// The same from memory, as copies on the host; `name` is used in messages.
 StateDict parse_safetensors(Bytes bytes, std::string_view name);
+/// The texts in a file's header.
 Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 
 }  // namespace data

@@ -40,14 +40,17 @@ class SafetensorsShards {
   bool contains(std::string_view name) const { return weight_map_.contains(name); }
   /// IndexError if there is no such tensor.
   TensorInfo info(std::string_view name) const { return shard_of(name).info(name); }
+  /// The tensor of this name.
   Tensor get(std::string_view name) const { return shard_of(name).get(name); }
   /// As SafetensorsFile::load(): all wanted tensors are verified before memory is allocated.
   StateDict load() const;
+  /// IoError if a file does not fit the index.
   void verify() const;
   /// What the files say; where they differ, the first of them.
   Metadata metadata() const;
   /// The path of the index.
   const std::filesystem::path& path() const { return path_; }
+  /// The files that the index names.
   const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:

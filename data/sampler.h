@@ -25,6 +25,7 @@ class Sampler {
 
   /// Moves to the beginning of an epoch.
   void set_epoch(std::int64_t epoch);
+  /// The epoch's number.
   std::int64_t epoch() const { return epoch_; }
   /// How many indices of this epoch next() has returned.
   std::int64_t position() const { return position_; }
@@ -68,6 +69,7 @@ std::uint64_t default_seed();
 class SequentialSampler : public Sampler {
  public:
   explicit SequentialSampler(std::int64_t size);
+  /// The number of indices in an epoch.
   std::int64_t size() const override { return size_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
@@ -87,6 +89,7 @@ struct RandomSamplerOptions {
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t size, const RandomSamplerOptions& options = {});
+  /// The number of indices in an epoch.
   std::int64_t size() const override { return num_samples_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
@@ -109,6 +112,7 @@ class WeightedRandomSampler : public Sampler {
  public:
   WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
                         const WeightedRandomSamplerOptions& options = {});
+  /// The number of indices in an epoch.
   std::int64_t size() const override { return num_samples_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
@@ -125,6 +129,7 @@ class SubsetRandomSampler : public Sampler {
   /// Seed: default_seed() unless given.
   explicit SubsetRandomSampler(std::vector<std::int64_t> indices,
                                std::optional<std::uint64_t> seed = {});
+  /// The number of indices in an epoch.
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
@@ -138,7 +143,7 @@ struct DistributedSamplerOptions {
   std::optional<std::int64_t> num_replicas = {};
   std::int64_t rank = 0;
   std::int64_t world_size = 1;
-  bool shuffle = true;
+  bool shuffle = true;  ///< whether each epoch has another order
   /// Drop the remainder of size / world_size instead of repeating the beginning.
   bool drop_last = false;
   /// Seed of the order, the same on every rank. It is independent of manual_seed(), which may
@@ -159,6 +164,7 @@ struct DistributedSamplerOptions {
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
+  /// The number of indices in an epoch.
   std::int64_t size() const override;
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
@@ -167,6 +173,7 @@ class DistributedSampler : public Sampler {
   DistributedSamplerOptions options_;
 };
 
+/// What becomes of a last batch that is not full.
 enum class LastBatch : std::uint8_t { keep, drop };
 
 /// Which indices make a batch: those of a sampler in turn, or, overridden, any.

@@ -69,9 +69,11 @@ requires std::is_arithmetic_v<T> std::vector<Subset<SampleOf<D>>> random_split(
 
 /// One of the rounds of cross-validation: indices in ascending order.
 struct FoldSplit {
-  std::vector<std::int64_t> train, validation;
+  std::vector<std::int64_t> train;       ///< the indices of the training part
+  std::vector<std::int64_t> validation;  ///< the indices of the validation part
 };
 
+/// The options of k_fold().
 struct KFoldOptions {
   bool shuffle = false;                    ///< folds of random indices instead of consecutive ones
   std::optional<std::uint64_t> seed = {};  ///< of the shuffle; default: default_seed()

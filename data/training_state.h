@@ -40,9 +40,11 @@ template <class T>
 concept StateValue = std::integral<T> || std::floating_point<T> || std::same_as<T, std::string>;
 
 namespace state_value {
+/// The value as text.
 std::string value_text(std::int64_t value);
 std::string value_text(std::uint64_t value);
 std::string value_text(double value);
+/// The value as text.
 template <StateValue T>
 std::string to_text(const T& value) {
   if constexpr (std::same_as<T, std::string>)
@@ -53,16 +55,22 @@ std::string to_text(const T& value) {
     return value_text(static_cast<double>(value));
   else if constexpr (std::signed_integral<T>)
     return value_text(static_cast<std::int64_t>(value));
+  /// The value as text.
   else
     return value_text(static_cast<std::uint64_t>(value));
 }
 
 // ValueError, naming the value, if `text` does not parse as the type or is out of range.
+/// The value of a text: ValueError, which names the value, if it is not one of this type.
 std::int64_t to_signed(std::string_view name, std::string_view text, std::int64_t low,
                        std::int64_t high);
+/// The value of a text: ValueError, which names the value, if it is not one of this type.
 std::uint64_t to_unsigned(std::string_view name, std::string_view text, std::uint64_t high);
+/// The value of a text: ValueError, which names the value, if it is not one of this type.
 double to_floating(std::string_view name, std::string_view text);
+/// The value of a text: ValueError, which names the value, if it is not one of this type.
 bool to_bool(std::string_view name, std::string_view text);
+/// The value of a text: ValueError, which names the value, if it is not one of this type.
 template <StateValue T>
 T from_text(std::string_view name, const std::string& text) {
   if constexpr (std::same_as<T, std::string>)
@@ -79,6 +87,7 @@ T from_text(std::string_view name, const std::string& text) {
 }
 }  // namespace state_value
 
+/// The options of CheckpointManager::resume() and load_checkpoint().
 struct ResumeOptions {
   /// Whether a part or value that exists only in the checkpoint or only in the state is a
   /// ValueError; otherwise it is left unchanged and reported.
@@ -92,10 +101,11 @@ struct ResumeOptions {
   std::optional<std::int64_t> step = {};
 };
 
+/// What resume() found and loaded.
 struct ResumeReport {
   std::filesystem::path path;
-  std::int64_t step = 0;  ///< 0 if the file does not record it
-  std::optional<double> metric = {};
+  std::int64_t step = 0;                ///< 0 if the file does not record it
+  std::optional<double> metric = {};    ///< the value that save() was given
   std::vector<std::string> restored;    ///< names of parts and values
   std::vector<std::string> missing;     ///< in the state but not in the file
   std::vector<std::string> unexpected;  ///< in the file but not in the state
@@ -147,7 +157,9 @@ class TrainingState {
 
   /// All tensors, sharing memory with the parts, and all values.
   StateDict tensors() const;
+  /// The values, as text.
   Metadata values() const;
+  /// The names of the parts, in order.
   std::vector<std::string> part_names() const;
 
   /// Restores everything from an open checkpoint, or throws and leaves everything unchanged: the
@@ -201,6 +213,7 @@ Metadata checkpoint_metadata(const TrainingState& state, std::int64_t step,
                              std::optional<double> metric);
 /// The step in that metadata; nothing if it is absent.
 std::optional<std::int64_t> step_of(const Metadata& metadata);
+/// The metric in a checkpoint's texts.
 std::optional<double> metric_of(const Metadata& metadata);
 
 }  // namespace ferrite::data

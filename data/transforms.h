@@ -41,6 +41,7 @@ class TransformBase {
   /// Maps an image with what belongs to it; by default the image alone.
   virtual Annotated apply_all(const Annotated& sample, Generator& random) const;
 
+  /// The transformed sample.
   Tensor operator()(const Tensor& image, Generator& random) const { return apply(image, random); }
   Annotated operator()(const Annotated& sample, Generator& random) const {
     return apply_all(sample, random);
@@ -84,6 +85,7 @@ class Transform {
       (!std::derived_from<F, TransformBase>)&&(!std::same_as<F, Transform>)Transform(F f)
       : impl_(std::make_shared<const Function<F>>(std::move(f))) {}
 
+  /// The transformed sample.
   Tensor operator()(const Tensor& image, Generator& random) const {
     return impl_ ? impl_->apply(image, random) : image;
   }
@@ -98,6 +100,7 @@ class Transform {
     Generator random;
     return (*this)(sample, random);
   }
+  /// Whether it treats each value alone.
   bool pointwise() const { return !impl_ || impl_->pointwise(); }
   /// The transforms it is composed of; itself if it is a single one.
   std::vector<Transform> parts() const;
@@ -138,7 +141,9 @@ class Compose : public TransformBase {
       : Compose(std::vector<Transform>(transforms)) {}
   Tensor apply(const Tensor& image, Generator& random) const override;
   Annotated apply_all(const Annotated& sample, Generator& random) const override;
+  /// Whether it treats each value alone.
   bool pointwise() const override;
+  /// The transforms, in order.
   const std::vector<Transform>& parts() const { return parts_; }
 
  private:
@@ -149,6 +154,7 @@ class Compose : public TransformBase {
 class ToTensor : public TransformBase {
  public:
   Tensor apply(const Tensor& image, Generator& random) const override;
+  /// Whether it treats each value alone.
   bool pointwise() const override { return true; }
 };
 
@@ -160,6 +166,7 @@ class Normalize : public TransformBase {
   Normalize(std::vector<double> mean, std::vector<double> std);
   Normalize(double mean, double std) : Normalize(std::vector{mean}, std::vector{std}) {}
   Tensor apply(const Tensor& image, Generator& random) const override;
+  /// Whether it treats each value alone.
   bool pointwise() const override { return true; }
 
  private:
@@ -261,7 +268,7 @@ class RandomRotation : public GeometricTransform {
 };
 
 struct RandomErasingOptions {
-  double p = 0.5;
+  double p = 0.5;                              ///< the probability
   std::array<double, 2> scale = {0.02, 0.33};  ///< erased fraction of the area
   std::array<double, 2> ratio = {0.3, 3.3};    ///< height / width, log-uniform
   double value = 0;                            ///< clipped to 0..255 in uint8 images

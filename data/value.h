@@ -22,6 +22,7 @@ namespace ferrite::data {
 ///   const double lr = run["optimizer"]["param_groups"][0]["lr"].to_double();
 class Value {
  public:
+  /// The kinds of Python values.
   enum class Kind : std::uint8_t {
     none,
     boolean,
@@ -34,7 +35,7 @@ class Value {
     tuple,
     dict
   };
-  using List = std::vector<Value>;
+  using List = std::vector<Value>;  ///< the items of a list or tuple
   /// In insertion order; keys are strings, integers or other plain values, each once.
   using Dict = std::vector<std::pair<Value, Value>>;
 
@@ -51,26 +52,37 @@ class Value {
   Value(Tensor tensor);
   /// A dict of the tensors.
   Value(const StateDict& tensors);
+  /// A value of bytes.
   static Value bytes(std::string content);
+  /// A list of these values.
   static Value list(List items);
+  /// A tuple of these values.
   static Value tuple(List items);
   /// ValueError if a key occurs twice or is no plain value.
   static Value dict(Dict entries);
 
+  /// What kind of Python value it is.
   Kind kind() const;
+  /// Whether it is None.
   bool is_none() const { return kind() == Kind::none; }
+  /// Whether it is a tensor.
   bool is_tensor() const { return kind() == Kind::tensor; }
+  /// Whether it is a dict.
   bool is_dict() const { return kind() == Kind::dict; }
   /// A list or a tuple.
   bool is_list() const { return kind() == Kind::list || kind() == Kind::tuple; }
 
   // ValueError, naming both kinds, if it is another. Numbers convert: integers and booleans to
   // double, booleans and whole doubles to integers.
+  /// Its value as bool: ValueError, naming what it is, if it is something else.
   bool to_bool() const;
+  /// Its value as an integer: ValueError, naming what it is, if it is something else.
   std::int64_t to_int() const;
+  /// Its value as double: ValueError, naming what it is, if it is no number.
   double to_double() const;
   /// The text of a string, or the bytes of bytes.
   const std::string& to_string() const;
+  /// The tensor: ValueError, naming what it is, if it is something else.
   const Tensor& to_tensor() const;
   const List& items() const;    ///< of a list or tuple
   const Dict& entries() const;  ///< of a dict

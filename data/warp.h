@@ -23,23 +23,35 @@ struct Annotated {
 
 /// A rectangle of pixels; it may extend beyond an image.
 struct Window {
-  std::int64_t top = 0, left = 0, height = 0, width = 0;
+  std::int64_t top = 0;   ///< the upper edge, in pixels
+  std::int64_t left = 0;  ///< the left edge, in pixels
+  std::int64_t height = 0;
+  std::int64_t width = 0;
 };
 
 /// Where each pixel of a result comes from: source = (xx, xy; yx, yy) (x, y) + (x0, y0), in pixels
 /// from the image's centre, x to the right and y downwards.
 struct Affine {
-  double xx = 1, xy = 0, x0 = 0;
-  double yx = 0, yy = 1, y0 = 0;
+  double xx = 1;  ///< the factor of x in the source's x
+  double xy = 0;  ///< the factor of y in the source's x
+  double x0 = 0;  ///< the summand of the source's x, in pixels
+  double yx = 0;  ///< the factor of x in the source's y
+  double yy = 1;  ///< the factor of y in the source's y
+  double y0 = 0;  ///< the summand of the source's y, in pixels
 };
 /// Turns by `radians`, clockwise, after shearing, scales, and moves, about a centre that is given
 /// in pixels from the image's: torchvision's affine(), with its angles in radians.
 struct AffineParameters {
-  double radians = 0, scale = 1;
-  double translate_x = 0, translate_y = 0;
-  double shear_x = 0, shear_y = 0;
-  double centre_x = 0, centre_y = 0;
+  double radians = 0;      ///< the angle of the turn, clockwise
+  double scale = 1;        ///< the factor of the size
+  double translate_x = 0;  ///< the move to the right, in pixels
+  double translate_y = 0;  ///< the move downwards, in pixels
+  double shear_x = 0;      ///< the angle of the shear along x, in radians
+  double shear_y = 0;      ///< the angle of the shear along y, in radians
+  double centre_x = 0;     ///< the x of the turn's centre, in pixels from the image's
+  double centre_y = 0;     ///< the y of the turn's centre, in pixels from the image's
 };
+/// The map from the result's pixels to the image's.
 Affine inverse_affine(const AffineParameters& p);
 
 /// What is outside an image: a value, or the image's own pixels. For a row "abcd":
@@ -54,10 +66,12 @@ enum class PaddingMode : std::uint8_t {
 /// mirrored left to right, and top to bottom, then moved by an affine map, with `fill` outside.
 /// Masks have zeros where images have `fill`.
 struct Warp {
-  Window window;
-  std::int64_t height = 0, width = 0;
-  bool mirrored = false, upside_down = false;
-  std::optional<Affine> affine = {};
+  Window window;  ///< the part of the image that is kept
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  bool mirrored = false;              ///< whether left and right are swapped
+  bool upside_down = false;           ///< whether top and bottom are swapped
+  std::optional<Affine> affine = {};  ///< how the result is turned and moved, if at all
   bool nearest = false;  ///< whether the affine map takes the nearest pixel, not bilinear weights
   double fill = 0;
   /// That of the window, where it is not scaled. With reflect it may extend beyond the image by

@@ -30,6 +30,7 @@
   FERRITE_BACKENDS(name, __VA_ARGS__)      \
   void name(const ::ferrite::Stream& stream, __VA_ARGS__)
 
+/// Declares cpu::name(params...) and cuda::name(stream, params...).
 #define FERRITE_BACKENDS(name, ...)                        \
   namespace cpu {                                          \
   void name(__VA_ARGS__);                                  \
@@ -111,6 +112,7 @@ void launch(const Stream& stream, const char* op, const Args&... args) {
   launch_any<on_cpu, on_cuda>(stream, op, args...);
 }
 
+/// Runs the kernel of the stream's device.
 template <class... Args, void (*on_cpu)(Args...), void (*on_cuda)(const Stream&, Args...)>
 void Kernel<on_cpu, on_cuda>::operator()(const Stream& stream, Args... args) const {
   launch<on_cpu, on_cuda>(stream, op(op_, args...), args...);

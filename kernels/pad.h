@@ -6,6 +6,7 @@
 
 namespace ferrite::kernels {
 
+/// What stands around the input.
 enum class PadMode : std::uint8_t { constant, reflect, replicate, circular };
 
 /// The index, in a dimension of size `n`, that position `p` of the padded dimension reads; an index

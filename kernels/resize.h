@@ -7,6 +7,7 @@
 
 namespace ferrite::kernels {
 
+/// How values between pixels are made.
 enum class InterpolateMode : std::uint8_t { nearest, bilinear };
 
 /// The mapping from results to input cells along one dimension, computed by the same functions on
@@ -25,19 +26,22 @@ struct ResizeAxis {
   /// first one; at the edge it equals `first`, and the weight is 0. Cells of weight 0 are not read,
   /// so that a NaN or infinity there has no effect.
   struct Source {
-    std::int32_t first, second;
-    double weight;
+    std::int32_t first;   ///< the first cell
+    std::int32_t second;  ///< the cell after the first, or the first at the edge
+    double weight;        ///< the weight of the second cell
   };
+  /// Where a result comes from.
   template <InterpolateMode mode>
   FERRITE_HOST_DEVICE Source source(std::int32_t o) const {
     if constexpr (mode == InterpolateMode::nearest) {
       // In float32, as in PyTorch, because the rounding decides which of two cells is nearer.
       const auto at = static_cast<std::int32_t>(static_cast<float>(o) * static_cast<float>(scale));
-      const std::int32_t first = at < input ? at : input - 1;
+      const std::int32_t first = at < input ? at : input - 1;  ///< the first cell
       return {first, first, 0};
     } else {
       const double at = (o + shift) * scale - shift;
       if (at <= 0) return {0, 0, 0};
+      /// The first cell.
       const auto first = static_cast<std::int32_t>(at);
       if (first >= input - 1) return {input - 1, input - 1, 0};
       return {first, first + 1, at - first};
@@ -46,8 +50,10 @@ struct ResizeAxis {
 
   /// The results [begin, end) to which cell i can contribute.
   struct Results {
-    std::int32_t begin, end;
+    std::int32_t begin;  ///< the first result
+    std::int32_t end;    ///< the result behind the last
   };
+  /// Where a result comes from along an axis.
   template <InterpolateMode mode>
   FERRITE_HOST_DEVICE Results results(std::int32_t i) const {
     return {beyond<mode>(mode == InterpolateMode::nearest ? i : i - 1), beyond<mode>(i + 1)};
@@ -59,9 +65,11 @@ struct ResizeAxis {
     return i == s.first ? 1 - s.weight : i == s.second ? s.weight : 0;
   }
 
-  std::int32_t input = 0, output = 0;
-  double scale = 1, shift = 0;
-  double inverse = 1;  ///< 1 / scale, or 0 if scale is 0
+  std::int32_t input = 0;   ///< the number of cells of the input
+  std::int32_t output = 0;  ///< the number of results
+  double scale = 1;         ///< cells of the input for each result
+  double shift = 0;         ///< 0.5 if positions are those of the cells' centres, else 0
+  double inverse = 1;       ///< 1 / scale, or 0 if scale is 0
 
  private:
   /// The first result whose `first` is cell i or a later one.
@@ -77,11 +85,14 @@ struct ResizeAxis {
   }
 };
 
+/// The sizes of a resize, and its method.
 struct Resize2d {
-  std::int64_t batch = 0, channels = 0;
-  ResizeAxis h, w;
-  InterpolateMode mode = InterpolateMode::nearest;
-  bool channels_last = false;
+  std::int64_t batch = 0;                           ///< the number of images
+  std::int64_t channels = 0;                        ///< the number of channels
+  ResizeAxis h;                                     ///< the mapping along the height
+  ResizeAxis w;                                     ///< the mapping along the width
+  InterpolateMode mode = InterpolateMode::nearest;  ///< how values between pixels are made
+  bool channels_last = false;                       ///< whether the memory is NHWC, not NCHW
 };
 
 /// Resizes `in` to `out`, of one floating dtype. Values are computed in the Compute type and

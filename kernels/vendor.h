@@ -15,15 +15,18 @@ bool is_available();
 std::string version();
 /// If off, our own kernels compute all products. Initially on, unless FERRITE_CUBLAS=0.
 void set_enabled(bool on);
+/// Whether the library is used.
 bool is_enabled();
 /// Whether float32 products may round their inputs to TF32 (10 bits) for the tensor cores.
 /// Initially off, as in PyTorch.
 void set_allow_tf32(bool on);
+/// Whether float32 inputs may be rounded to TF32; see set_allow_tf32().
 bool allow_tf32();
 /// If on, the first product of each kind times several plans and keeps the fastest; the host waits
 /// for this. There is no timing during graph capture or under use_deterministic_algorithms().
 /// Initially off: the library's heuristic chooses.
 void set_benchmark(bool on);
+/// Whether several plans are timed; see set_benchmark().
 bool benchmark();
 
 }  // namespace ferrite::cublas
@@ -46,12 +49,14 @@ bool benchmark();
 /// If on, only plans that give the same bits on every run are used; use_deterministic_algorithms()
 /// implies it.
 void set_deterministic(bool on);
+/// Whether only plans that give the same bits on every run are used; see set_deterministic().
 bool deterministic();
 /// Whether a convolution before a batch norm in training also sums its result's channels as it
 /// writes them, if cuDNN supports that: version 9.19 does for float16, channels-last, with a
 /// multiple of 8 channels. The variance is the mean of squares minus the square of the mean, which
 /// loses digits if the mean is far from zero. Initially on.
 void set_fused_statistics(bool on);
+/// Whether convolutions also sum their channels for a batch norm; see set_fused_statistics().
 bool fused_statistics();
 /// Whether float32 convolutions may round their inputs to TF32. Initially on, as in PyTorch, unless
 /// FERRITE_TF32=0.
@@ -59,6 +64,7 @@ void set_allow_tf32(bool on);
 bool allow_tf32();
 /// The limit of a plan's scratch memory, in bytes; initially 1 GiB.
 void set_workspace_limit(std::int64_t bytes);
+/// The limit of a plan's scratch memory, in bytes; see set_workspace_limit().
 std::int64_t workspace_limit();
 
 }  // namespace ferrite::cudnn

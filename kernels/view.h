@@ -18,16 +18,19 @@ namespace ferrite::kernels {
 /// stream-ordered, so the memory outlives the work. Converts from Tensor.
 struct View {
   View() = default;
+  /// A tensor's memory with its sizes and strides, as kernels take it.
   template <std::derived_from<Tensor> T>
   View(const T& t) : data(t.data_ptr()), numel(t.numel()), ndim(t.dim()), dtype(t.dtype()) {
     for (int i = 0; i < ndim; ++i) sizes[i] = t.shape()[i], strides[i] = t.strides()[i];
   }
 
+  /// The address of the first element, as a pointer to T.
   template <class T>
   T* as() const {
     return static_cast<T*>(data);
   }
 
+  /// Whether the elements lie in row-major order, without gaps.
   bool is_contiguous() const {
     std::int64_t expected = 1;
     for (int i = ndim - 1; i >= 0; --i) {
@@ -37,11 +40,13 @@ struct View {
     return true;
   }
 
-  void* data = nullptr;
+  void* data = nullptr;  ///< the address of the first element
   std::int64_t numel = 0;
-  int ndim = 0;
+  int ndim = 0;  ///< the number of dimensions
   DType dtype = kFloat32;
-  std::int64_t sizes[kMaxDims];    // the first ndim are set
+  /// The size of each dimension; the first ndim are set.
+  std::int64_t sizes[kMaxDims];  // the first ndim are set
+  /// The step of each dimension, in elements; the first ndim are set.
   std::int64_t strides[kMaxDims];  // in elements
 };
 

@@ -47,6 +47,7 @@ class Accuracy {
   /// Samples so far. Waits for the device.
   std::int64_t total() const;
 
+  /// The numbers of best classes that count.
   const std::vector<std::int64_t>& topk() const { return topk_; }
   /// int64 [max k + 1] on the device, for an all-reduce: how often the class had each rank, and the
   /// number of samples.

@@ -37,6 +37,7 @@ class AverageMeter {
   /// The exponential moving average over updates, regardless of their n, with bias correction: the
   /// mean if `smoothing` is near 1 and updates are few.
   double ema() const;
+  /// The share of the old average that is kept.
   double smoothing() const { return smoothing_; }
 
   /// "Loss 0.6931 (0.7012)": the last value and the average.
@@ -104,15 +105,20 @@ class SmoothedValue {
 
   // Over the window, regardless of the updates' n; 0 before the first update. The median of an even
   // number of values is the lower one, as in torch.median.
+  /// The median of the last values.
   double median() const;
+  /// The mean of the last values.
   double avg() const;
+  /// The largest of the last values.
   double max() const;
   double value() const;  ///< the last value
   // Over all updates.
+  /// The mean of all values.
   double global_avg() const;
   double total() const { return total_; }
   std::int64_t count() const { return count_; }
 
+  /// As a person reads it.
   std::string str() const;
 
   /// "window" (float64, one element per value), "total" and "count".

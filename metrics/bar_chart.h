@@ -24,6 +24,7 @@ struct BarChartOptions {
 /// bytes. Colours follow the viewer's light or dark mode. Text may be any UTF-8.
 class BarChart {
  public:
+  /// One set of axes.
   class Panel {
    public:
     /// Adds a bar below the others, stacked from left to right from the values of the panel's parts

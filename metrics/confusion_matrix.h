@@ -30,13 +30,16 @@ class ConfusionCounts {
   /// `counts`: classes * classes, one row per true class. ShapeError.
   ConfusionCounts(std::int64_t classes, std::vector<std::int64_t> counts);
 
+  /// The number of classes.
   std::int64_t classes() const { return classes_; }
+  /// How often a class was predicted for another.
   std::int64_t at(std::int64_t true_class, std::int64_t predicted_class) const;
   std::int64_t total() const { return total_; }
   /// Row-major; a fraction of zero samples is 0.
   std::vector<double> normalized(NormalizeBy by) const;
 
   double accuracy() const;  ///< 0 without samples
+  /// How often a class was predicted for another; the number of classes.
   ClassScores of(std::int64_t class_index) const;
   /// The unweighted mean over the classes that occur as labels or as predictions (scikit-learn's
   /// and torchmetrics' "macro").

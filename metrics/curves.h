@@ -18,6 +18,7 @@
 namespace ferrite::metrics {
 
 struct CurvesOptions {
+  /// What the x axis shows.
   std::string x_label = "epoch";
   int width = 760;         ///< in pixels, 320 or more (ValueError)
   int panel_height = 220;  ///< of a panel's axes, 80 or more
@@ -27,6 +28,7 @@ struct CurvesOptions {
 /// the same bytes. Colours follow the viewer's light or dark mode. Text may be any UTF-8.
 class Curves {
  public:
+  /// One set of axes.
   class Panel {
    public:
     /// One point for each x and y (ShapeError if their counts differ), drawn in the order of x.

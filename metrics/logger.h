@@ -40,13 +40,14 @@ class LogValue {
   LogValue(std::string value) : value_(std::move(value)) {}
   LogValue(const char* value) : value_(std::string(value)) {}
 
+  /// The series of this name.
   const std::variant<bool, std::int64_t, double, std::string>& get() const { return value_; }
 
  private:
   std::variant<bool, std::int64_t, double, std::string> value_;
 };
 
-using LogRow = std::vector<std::pair<std::string, LogValue>>;
+using LogRow = std::vector<std::pair<std::string, LogValue>>;  ///< names and values of one step
 
 struct LoggerOptions {
   /// Resumes the run after this step: the file keeps the rows up to it; those of later steps, which
@@ -55,7 +56,7 @@ struct LoggerOptions {
   /// How many rows may be buffered, and for how long; both are checked by log(). With 1 row, a
   /// killed process loses none.
   std::int64_t flush_rows = 1;
-  double flush_seconds = 10;
+  double flush_seconds = 10;  ///< how long lines may wait in memory
   bool sync = false;  ///< each write waits for the disk, so that a power failure loses no row
                       ///< either
 };
@@ -79,9 +80,11 @@ class Logger {
   /// The row as text, including the end of the line. May first rewrite the file, for which it calls
   /// write_out().
   virtual std::string line(std::int64_t step, const LogRow& row) = 0;
+  /// Writes what is buffered.
   void write_out();
   /// Opens the file, of which only `kept` remains; all of it if that is nothing.
   void open(const std::optional<std::string>& kept, Existing existing);
+  /// Closes the file, and keeps errors for close().
   void close_quietly();
 
   const std::filesystem::path path_;
@@ -106,6 +109,7 @@ class CsvLogger : public Logger {
   explicit CsvLogger(const std::filesystem::path& path, const LoggerOptions& options = {});
   ~CsvLogger() override { close_quietly(); }
 
+  /// The names in the first line.
   const std::vector<std::string>& columns() const { return columns_; }
 
  private:
@@ -126,7 +130,8 @@ class JsonLinesLogger : public Logger {
 
 /// A column of a log: the rows that have a number in it.
 struct LoggedSeries {
-  std::vector<double> steps, values;
+  std::vector<double> steps;   ///< the steps of the logged values
+  std::vector<double> values;  ///< the logged values
 };
 
 /// The numeric columns of a file written by either logger, detected by content. Used to draw curves

@@ -13,6 +13,7 @@ namespace ferrite::metrics {
 /// the bar is shortened, then dropped; then the end is cut off. `blocks` draws with Unicode's
 /// eighths of a block, which the terminal must support, otherwise with ASCII.
 enum class BarStyle : std::uint8_t { ascii, blocks };
+/// The bar as a line of text.
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
                           const std::string& left, int columns, BarStyle style,
                           const std::string& detail = "");

@@ -30,7 +30,8 @@ struct SummaryWriterOptions {
   std::optional<std::int64_t> purge_step = {};
   /// How many events may be buffered, and for how many seconds; checked when one is added.
   std::int64_t max_queue = 10;
-  double flush_secs = 120;
+  double flush_secs = 120;  ///< how many seconds events may wait in memory
+  /// The end of the file's name.
   std::string filename_suffix = "";
 };
 
@@ -39,7 +40,7 @@ struct SummaryWriterOptions {
 /// writing fails.
 class SummaryWriter {
  public:
-  using Walltime = std::optional<double>;
+  using Walltime = std::optional<double>;  ///< seconds since 1970
 
   /// An empty `log_dir` is runs/<date>_<time>_<host><comment>. ValueError for options out of range.
   explicit SummaryWriter(const std::filesystem::path& log_dir = {},
@@ -48,6 +49,7 @@ class SummaryWriter {
   SummaryWriter(const SummaryWriter&) = delete;
   SummaryWriter& operator=(const SummaryWriter&) = delete;
 
+  /// The folder of the event files.
   const std::filesystem::path& log_dir() const { return log_dir_; }
 
   /// Stored as float32, as in TensorBoard.

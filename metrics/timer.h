@@ -18,7 +18,9 @@ class Timer {
   double seconds() const;
   /// Does nothing if already paused, or already running.
   void pause();
+  /// Goes on after a pause.
   void resume();
+  /// Whether it is measuring.
   bool running() const { return running_; }
   /// Restarts from 0, running.
   void reset() { *this = Timer(); }
@@ -40,6 +42,7 @@ class DeviceTimer {
 
   /// ValueError if already started, or not started.
   void start();
+  /// Ends the measurement.
   void stop();
   /// Total of all stopped intervals. Waits for the last of them.
   double seconds();
@@ -78,6 +81,7 @@ class Throughput {
 
   /// For evaluation and checkpoints in between, which should not count.
   void pause() { timer_.pause(); }
+  /// Goes on after a pause.
   void resume() { timer_.resume(); }
   void reset();
 

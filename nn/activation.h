@@ -10,7 +10,7 @@ namespace ferrite::nn {
 
 /// The option of activations that can overwrite their input instead of allocating a result.
 struct InplaceOptions {
-  bool inplace = false;
+  bool inplace = false;  ///< whether the input is overwritten
 };
 using ReLUOptions = InplaceOptions;
 
@@ -26,7 +26,7 @@ class ReLU : public Cloneable<ReLU> {
 };
 
 struct LeakyReLUOptions {
-  double negative_slope = 0.01;
+  double negative_slope = 0.01;  ///< the slope where the input is negative
 };
 
 /// x where x > 0, else negative_slope * x.
@@ -41,11 +41,13 @@ class LeakyReLU : public Cloneable<LeakyReLU> {
   double negative_slope_;
 };
 
+/// 1 / (1 + exp(-x)).
 class Sigmoid : public Cloneable<Sigmoid> {
  public:
   Tensor forward(const Tensor& input) override;
 };
 
+/// The hyperbolic tangent of x.
 class Tanh : public Cloneable<Tanh> {
  public:
   Tensor forward(const Tensor& input) override;
@@ -65,6 +67,7 @@ class GELU : public Cloneable<GELU> {
       : approximate_(approximate) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
+  /// "none" or "tanh".
   GeluApproximation approximate() const { return approximate_; }
 
  private:
@@ -141,6 +144,7 @@ class LogSigmoid : public Cloneable<LogSigmoid> {
   Tensor forward(const Tensor& input) override;
 };
 
+/// x for x > 0, else alpha * (exp(x) - 1), with alpha = 1 by default.
 class ELU : public Cloneable<ELU> {
  public:
   explicit ELU(double alpha = 1, bool inplace = false) : alpha_(alpha), inplace_(inplace) {}
@@ -174,6 +178,7 @@ class Hardtanh : public Cloneable<Hardtanh> {
   double min_val_, max_val_;
 };
 
+/// x, or 0 within [-lambda, lambda], with lambda = 0.5 by default.
 class Hardshrink : public Cloneable<Hardshrink> {
  public:
   explicit Hardshrink(double lambda = 0.5) : lambda_(lambda) {}
@@ -195,6 +200,7 @@ class Softshrink : public Cloneable<Softshrink> {
   double lambda_;
 };
 
+/// x where it is above the threshold, else the given value.
 class Threshold : public Cloneable<Threshold> {
  public:
   Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}

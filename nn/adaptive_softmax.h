@@ -11,13 +11,14 @@
 namespace ferrite::nn {
 
 struct AdaptiveLogSoftmaxWithLossOptions {
-  double div_value = 4;  ///< cluster i computes with in_features / div_value^(i + 1) features
-  bool head_bias = false;
+  double div_value = 4;    ///< cluster i computes with in_features / div_value^(i + 1) features
+  bool head_bias = false;  ///< whether the head has a bias
 };
 
 /// log_prob[i] of the target class i, [N], or [] for a single row; `loss` is their negative mean.
 struct ASMoutput {
-  Tensor output, loss;
+  Tensor output;  ///< [N], the logarithm of the probability of each target
+  Tensor loss;    ///< the negative mean of output
 };
 
 /// Classes 0 to cutoffs[0] - 1 are in the head; each next cutoff ends a cluster of rarer classes,
@@ -42,8 +43,8 @@ class AdaptiveLogSoftmaxWithLoss : public Cloneable<AdaptiveLogSoftmaxWithLoss> 
   /// The most probable class of each row, [N].
   Tensor predict(const Tensor& input);
 
-  Linear head;
-  ModuleList tail;
+  Linear head;      ///< the layer for the frequent classes and for the clusters
+  ModuleList tail;  ///< the layers of the clusters of rarer classes
 
  private:
   Tensor cluster(std::size_t i, const Tensor& input);

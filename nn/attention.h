@@ -42,6 +42,7 @@ struct AttentionArguments {
 struct AttentionOutput {
   Tensor output;   ///< of the query's shape
   Tensor weights;  ///< [N, L, S], or [N, num_heads, L, S]; undefined unless need_weights
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(output, weights); }
   /// The parts, for structured bindings.
   auto fields() const { return std::tie(output, weights); }

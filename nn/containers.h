@@ -50,6 +50,7 @@ class NamedAnyModule {
       : name(std::move(given_name)), module(detail::owned(std::forward<M>(given))) {}
 
   std::string name;
+  /// The module.
   mutable std::unique_ptr<Module> module;  // elements of an initializer list are const
 };
 
@@ -68,6 +69,7 @@ class ModuleContainer : public Module {
     ++size_;
     return added;
   }
+  /// Adds a module at the end, under this name.
   template <detail::ContainedModule M>
   auto& add_module(std::string name, M&& module) {
     return push_back(std::move(name), std::forward<M>(module));
@@ -79,11 +81,13 @@ class ModuleContainer : public Module {
     return *this;
   }
 
+  /// The number of modules or parameters.
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   /// IndexError unless index < size().
   Module& operator[](std::size_t index) const;
 
+  /// Over the modules, in order.
   class Iterator {
    public:
     using value_type = Module;
@@ -113,6 +117,7 @@ class ModuleContainer : public Module {
 
  protected:
   ModuleContainer() = default;
+  /// Adds modules at the end.
   void push_back_all(std::initializer_list<NamedAnyModule> modules);
 
  private:
@@ -170,16 +175,19 @@ class ModuleDict : public Cloneable<ModuleDict> {
     if (contains(name)) return replace(name, std::move(owned));
     return register_module(name, std::move(owned));
   }
+  /// Adds those of another, or replaces what has their names.
   void update(std::initializer_list<NamedAnyModule> modules);
   /// IndexError, with the closest name, if there is none of that name.
   Module& operator[](std::string_view name) const { return get_submodule(name); }
   bool contains(std::string_view name) const;
+  /// The number of modules or parameters.
   std::size_t size() const { return children().size(); }
   bool empty() const { return size() == 0; }
   std::vector<std::string> keys() const;
   std::vector<NamedModule> items() const { return named_children(); }
   /// Takes the module out.
   std::unique_ptr<Module> pop(std::string_view name) { return unregister_module(name); }
+  /// Removes all.
   void clear();
 };
 
@@ -189,7 +197,9 @@ class ParameterList : public Cloneable<ParameterList> {
   ParameterList() = default;
   explicit ParameterList(std::vector<Tensor> parameters);
 
+  /// Adds a parameter at the end.
   ParameterList& append(Tensor parameter);
+  /// The number of modules or parameters.
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   /// IndexError outside.
@@ -210,10 +220,12 @@ class ParameterDict : public Cloneable<ParameterDict> {
   /// IndexError, with the closest name, if there is none of that name.
   Tensor operator[](std::string_view name) const { return get_parameter(name); }
   bool contains(std::string_view name) const;
+  /// The number of modules or parameters.
   std::size_t size() const { return named_parameters().size(); }
   bool empty() const { return size() == 0; }
   std::vector<std::string> keys() const;
   std::vector<NamedTensor> items() const { return named_parameters(); }
+  /// Removes the parameter of this name, and returns it.
   void pop(std::string_view name) { unregister_tensor(name); }
 };
 

@@ -64,6 +64,7 @@ class ConvNd : public Module {
   ConvOptions<N> options_;
 };
 
+/// The options of conv1d(), conv2d() or conv3d(), by the number of dimensions.
 template <int N>
 using ConvFuncOptions =
     std::conditional_t<N == 1, Conv1dFuncOptions,
@@ -122,12 +123,13 @@ class Conv3d : public Cloneable<Conv3d, ConvNd<3>> {
   using Cloneable::Cloneable;
 };
 
+/// The options of the transposed convolutions in N dimensions.
 template <int N>
 struct ConvTransposeOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   SizeOf<N> stride = 1;
   SizeOf<N> padding = 0;
-  SizeOf<N> output_padding = 0;
+  SizeOf<N> output_padding = 0;  ///< added to one side of the result's size
   std::int64_t groups = 1;
   bool bias = true;
   SizeOf<N> dilation = 1;

@@ -59,8 +59,9 @@ struct GraphedStepOptions {
 
 /// The numbers of steps and captures so far.
 struct GraphedStepStats {
-  std::int64_t eager = 0, replayed = 0;
-  std::int64_t captures = 0;
+  std::int64_t eager = 0;     ///< how many steps ran eagerly
+  std::int64_t replayed = 0;  ///< how many steps were replayed
+  std::int64_t captures = 0;  ///< how many graphs were captured
 };
 
 namespace detail {
@@ -78,6 +79,7 @@ class StepGraphs {
   /// Copies `inputs` to the device first. Results do not require gradients.
   std::vector<Tensor> run(std::span<const Tensor> inputs, const Step& step);
   void reset();
+  /// How many steps ran how.
   const GraphedStepStats& stats() const;
   std::size_t pool_reserved() const;
 
@@ -148,6 +150,7 @@ class GraphedStep {
 
   /// Discards all graphs: each signature is captured again, after its eager steps.
   void reset() { graphs_.reset(); }
+  /// How many steps ran how.
   const GraphedStepStats& stats() const { return graphs_.stats(); }
   /// Device memory that the graphs reserve for their tensors, in bytes.
   std::size_t pool_reserved() const { return graphs_.pool_reserved(); }

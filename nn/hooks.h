@@ -45,6 +45,7 @@ class ModuleHook {
  public:
   ModuleHook() = default;
   explicit ModuleHook(std::function<void()> remove) : remove_(std::move(remove)) {}
+  /// The hook is not called from here on.
   void remove() {
     if (remove_) std::exchange(remove_, nullptr)();
   }

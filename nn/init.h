@@ -12,6 +12,7 @@
 
 namespace ferrite::nn::init {
 
+/// Whether the inputs or the outputs of a neuron are counted.
 enum class FanMode : std::uint8_t { fan_in, fan_out };
 /// The nonlinearity that follows the layer; `linear` also stands for convolutions and the identity.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
@@ -30,8 +31,10 @@ class SkipGuard {
   bool previous_;
 };
 
+/// How many inputs and outputs a neuron has.
 struct Fans {
-  std::int64_t in, out;
+  std::int64_t in;   ///< the number of inputs of a neuron
+  std::int64_t out;  ///< the number of outputs of a neuron
 };
 /// The fans of a weight [out, in, *kernel]; ShapeError below 2 dimensions.
 Fans calculate_fans(const Tensor& weight);
@@ -39,16 +42,23 @@ Fans calculate_fans(const Tensor& weight);
 /// `negative_slope` is that of leaky_relu.
 double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
+/// Draws the elements uniformly from a range, in place, without recording it, and returns the
+/// tensor.
 const Tensor& uniform_(const Tensor& t, double low = 0, double high = 1,
                        Generator* generator = nullptr);
+/// Draws the elements from a normal distribution, in place, without recording it, and returns the
+/// tensor.
 const Tensor& normal_(const Tensor& t, double mean = 0, double std = 1,
                       Generator* generator = nullptr);
 /// The normal distribution truncated to [low, high], by the inverse of the distribution function.
 /// ValueError unless low < high and std > 0.
 const Tensor& trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2,
                             double high = 2, Generator* generator = nullptr);
+/// Sets every element to a value, in place, without recording it, and returns the tensor.
 const Tensor& constant_(const Tensor& t, double value);
+/// Sets every element to 0, in place, without recording it, and returns the tensor.
 const Tensor& zeros_(const Tensor& t);
+/// Sets every element to 1, in place, without recording it, and returns the tensor.
 const Tensor& ones_(const Tensor& t);
 
 /// Uniform within +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
@@ -71,6 +81,8 @@ const Tensor& orthogonal_(const Tensor& t, double gain = 1, Generator* generator
 }  // namespace ferrite::nn::init
 
 namespace ferrite {
+/// The inputs of a neuron are counted.
 inline constexpr nn::init::FanMode kFanIn = nn::init::FanMode::fan_in;
+/// The outputs of a neuron are counted.
 inline constexpr nn::init::FanMode kFanOut = nn::init::FanMode::fan_out;
 }  // namespace ferrite

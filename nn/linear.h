@@ -85,9 +85,10 @@ class Embedding : public Cloneable<Embedding> {
   std::optional<std::int64_t> padding_idx_;
 };
 
+/// The options of EmbeddingBag.
 struct EmbeddingBagLayerOptions {
-  BagMode mode = BagMode::mean;
-  bool include_last_offset = false;
+  BagMode mode = BagMode::mean;      ///< how the rows of a bag become one: sum, mean or max
+  bool include_last_offset = false;  ///< whether the last offset is the end of the last bag
   std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as zero and does not count
 };
 
@@ -113,8 +114,8 @@ class EmbeddingBag : public Cloneable<EmbeddingBag> {
 };
 
 struct FlattenOptions {
-  int start_dim = 1;
-  int end_dim = -1;
+  int start_dim = 1;  ///< the first dimension that is joined
+  int end_dim = -1;   ///< the last dimension that is joined
 };
 
 /// Splits dimension `dim` into `sizes`, one of which may be -1.
@@ -154,6 +155,8 @@ class PairwiseDistance : public Cloneable<PairwiseDistance> {
   bool keepdim_;
 };
 
+/// The dimensions from start_dim (1) to end_dim (-1) become one: [N, C, H, W] becomes [N, C * H *
+/// W].
 class Flatten : public Cloneable<Flatten> {
  public:
   explicit Flatten(const FlattenOptions& options = {}) : options_(options) {}

@@ -54,11 +54,14 @@ class SubstitutedTensors;
 struct NamedTensor : std::pair<std::string, Tensor> {
   using pair::pair;
   NamedTensor(pair named) : pair(std::move(named)) {}
+  /// The name.
   const std::string& key() const { return first; }
+  /// The tensor.
   const Tensor& value() const { return second; }
 };
-using NamedModule = std::pair<std::string, Module*>;
+using NamedModule = std::pair<std::string, Module*>;  ///< a name and its module
 
+/// How load_state_dict() treats names and shapes that differ.
 struct LoadOptions {
   /// Whether missing or unexpected names are a ValueError; otherwise they are only reported.
   bool strict = true;
@@ -76,13 +79,16 @@ struct LoadOptions {
 /// The result of loading. Names are the module's names; those of the dict are given after the
 /// change of prefixes.
 struct LoadReport {
+  /// A tensor whose shape differs.
   struct Mismatch {
     std::string name;
-    Shape expected, got;
+    Shape expected;  ///< the shape of the module's tensor
+    Shape got;       ///< the shape of the file's tensor
   };
   std::size_t loaded = 0;                        ///< tensors
   std::vector<std::string> missing, unexpected;  ///< only in the module, only in the dict
   std::vector<Mismatch> mismatched;              ///< in both, of different shapes, not loaded
+  /// Whether nothing is missing, left over or of another shape.
   bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
   /// "loaded 120 tensors; 1 missing from the dict: fc.bias; ...".
   std::string str() const;
@@ -164,16 +170,24 @@ class Module {
 
   // ---- Contents. Names are paths: "layer1.0.conv1.weight". A tensor or module registered in
   // several places appears once, under its first name; undefined tensors do not appear.
+  /// The parameters of this module and of all below it, in order of registration.
   std::vector<Tensor> parameters() const;
+  /// The parameters of this module and of all below it, with names such as "layer1.0.conv1.weight".
   std::vector<NamedTensor> named_parameters() const;
   /// Those whose names fit `pattern`, which is that of requires_grad_(): `parameters("*.bias")`.
   std::vector<Tensor> parameters(std::string_view pattern) const;
+  /// The buffers of this module and of all below it, in order of registration.
   std::vector<Tensor> buffers() const;
+  /// The buffers of this module and of all below it, with names such as
+  /// "layer1.0.bn1.running_mean".
   std::vector<NamedTensor> named_buffers() const;
+  /// The modules directly in this one.
   std::vector<Module*> children() const;
+  /// The modules directly in this one, with their names.
   std::vector<NamedModule> named_children() const;
   /// This module under the name "", then all its submodules, parents first.
   std::vector<NamedModule> named_modules() const;
+  /// This module and all below it; with a type, those of that type.
   std::vector<Module*> modules() const;
   /// The module with that path, such as "layer1.0.bn1"; "" is this one. Paths in a wrapper are
   /// those of the wrapped module. If there is no such path, throws IndexError, which names the
@@ -182,6 +196,7 @@ class Module {
   /// The parameter or buffer of that path, "layer1.0.bn1.weight", under any name that it has.
   /// IndexError names the closest path if there is none.
   Tensor get_parameter(std::string_view path) const;
+  /// The buffer at this path: IndexError, with the closest name, if there is none.
   Tensor get_buffer(std::string_view path) const;
   /// get_submodule() as the layer that it is: `net.get<nn::Linear>("fc").weight`. ValueError if the
   /// module is of another type, which the message names.
@@ -204,6 +219,7 @@ class Module {
       if (M* const typed = dynamic_cast<M*>(module)) found.push_back(typed);
     return found;
   }
+  /// The number of elements of all parameters.
   std::int64_t num_parameters() const;
   /// The number of elements of the parameters that require a gradient.
   std::int64_t num_trainable_parameters() const;
@@ -252,17 +268,22 @@ class Module {
   Module& to(const Device& device, DType dtype);
   /// 4-dimensional tensors only.
   Module& to(MemoryFormat format);
+  /// Moves parameters and buffers to the host, in place.
   Module& cpu() { return to(Device()); }
   /// To the current CUDA device.
   Module& cuda() { return to(Device(kCUDA)); }
   Module& cuda(int index) { return to(Device(kCUDA, index)); }
+  /// Converts floating-point parameters and buffers to float16, in place.
   Module& half() { return to(kFloat16); }
+  /// Converts floating-point parameters and buffers to bfloat16, in place.
   Module& bfloat16() { return to(kBFloat16); }
 
   /// Sets the mode of layers such as Dropout and BatchNorm. It does not affect whether gradients
   /// are computed; see NoGradGuard and requires_grad_.
   virtual Module& train(bool on = true);
+  /// Evaluation mode: train(false).
   Module& eval() { return train(false); }
+  /// The mode that train() or eval() set.
   bool is_training() const { return training_; }
 
   /// Freezes or unfreezes the parameters. A frozen parameter gets no gradient, and its current
@@ -313,11 +334,14 @@ class Module {
   requires(!std::is_lvalue_reference_v<M>) auto& add_module(std::string name, M&& module) {
     return register_module(std::move(name), std::move(module));
   }
+  /// Makes a parameter that is no member: the module owns it. Returns it.
   Tensor& add_parameter(std::string name, Tensor parameter, bool requires_grad = true);
+  /// Makes a buffer that is no member: the module owns it. Returns it.
   Tensor& add_buffer(std::string name, Tensor buffer, bool persistent = true);
   /// Takes what is called `name` off the registry, which must own it if it is a module, and
   /// returns that module. IndexError if there is none of that name.
   std::unique_ptr<Module> unregister_module(std::string_view name);
+  /// The parameter or buffer of this name is no longer in the registry.
   void unregister_tensor(std::string_view name);
   /// From now on the parameter `name` of this module is no parameter: `compute` gives it before
   /// each call, from other parameters. Clones and replicas compute theirs in the same way.
@@ -328,6 +352,7 @@ class Module {
   // ---- Printing
   /// The class name, without namespaces.
   virtual std::string name() const { return name_of(typeid(*this)); }
+  /// A type's name without namespaces.
   static std::string name_of(const std::type_info& type);
   /// The text between the parentheses: "in_features=4, out_features=2, bias=True".
   virtual std::string extra_repr() const { return {}; }
@@ -350,6 +375,7 @@ class Module {
 
   // A tensor or module registered by reference must be a member of the object (ValueError). An
   // undefined tensor may be registered for one that is absent, such as a layer's bias.
+  /// Makes a member a parameter, under this name.
   void register_parameter(std::string name, Tensor& member, bool requires_grad = true);
   /// Non-persistent buffers are not in state_dict().
   void register_buffer(std::string name, Tensor& member, bool persistent = true);
@@ -367,12 +393,14 @@ class Module {
   /// Implemented by Cloneable: copies this object with shared handles, and gives its address and
   /// size.
   virtual std::unique_ptr<Module> copy() const;
+  /// The bytes of the object, in which members lie.
   virtual std::span<const std::byte> memory() const { return {}; }
   /// Cloneable's: moves `other`, which is of this type, into this object.
   virtual void assign(Module& other);
 
   /// Number `index` of children().
   Module& child(std::size_t index) const;
+  /// The registered hooks.
   const detail::Hooks& hooks() const;
 
  private:
@@ -460,6 +488,7 @@ class Cloneable : public Base {
   using Base::Base;
 
   // Self, so that nothing looks into Derived while it is incomplete (Clang 14 would).
+  /// Calls forward() with the hooks around it.
   template <class... Inputs, class Self = Derived>
   requires requires(Self& module, Inputs&&... inputs) {
     module.forward(std::forward<Inputs>(inputs)...);
@@ -476,6 +505,7 @@ class Cloneable : public Base {
       return self.forward(std::forward<Inputs>(inputs)...);
     });
   }
+  /// A copy with tensors of its own.
   std::unique_ptr<Derived> clone() const {
     return std::unique_ptr<Derived>(static_cast<Derived*>(Module::clone().release()));
   }
@@ -495,6 +525,7 @@ class Cloneable : public Base {
                   this->name(), Module::name_of(typeid(Derived)), this->name());
     return std::make_unique<Derived>(static_cast<const Derived&>(*this));
   }
+  /// The bytes of the object, in which members lie.
   std::span<const std::byte> memory() const override {
     return {reinterpret_cast<const std::byte*>(static_cast<const Derived*>(this)), sizeof(Derived)};
   }

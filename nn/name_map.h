@@ -28,18 +28,23 @@ namespace ferrite::nn {
 
 /// What load_state_dict() with a NameMap did.
 struct NameMapReport {
+  /// A name of the file, and the module's name for it.
   struct Match {
     std::string from, to;  ///< in the dict, in the module
   };
+  /// A tensor whose shape differs from the module's.
   struct Mismatch {
-    std::string from, to;
-    Shape expected, got;
+    std::string from;  ///< the name in the file
+    std::string to;    ///< the name in the module
+    Shape expected;    ///< the shape of the module's tensor
+    Shape got;         ///< the shape of the file's tensor
   };
   std::vector<Match> matched;         ///< loaded, in the module's order
   std::vector<std::string> missing;   ///< names of the module that the dict does not have
   std::vector<Match> unexpected;      ///< what is not in the module under its new name
   std::vector<Mismatch> mismatched;   ///< of different shapes, not loaded
   std::vector<std::string> left_out;  ///< names in the dict that drop() or unwrap() left out
+  /// Whether every tensor found its place.
   bool complete() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
   /// One tensor a line, "module.conv1.weight -> conv1.weight", under a heading for each list.
   std::string str() const;
@@ -72,6 +77,7 @@ class NameMap {
   /// that do not have it: "optimizer.state.0.step" beside "model.fc.weight".
   NameMap& unwrap() { return unwrap(usual_wrappers()); }
   NameMap& unwrap(std::vector<std::string> words);
+  /// The words that unwrap() strips by default.
   static std::vector<std::string> usual_wrappers();
 
   /// Checkpoints of timm: unwrap(), which prefers the averaged weights ("state_dict_ema") as timm

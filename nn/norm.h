@@ -13,6 +13,7 @@
 
 namespace ferrite::nn {
 
+/// The options of BatchNorm1d to BatchNorm3d.
 struct BatchNormOptions {
   double eps = 1e-5;
   /// Weight of a new batch in the running statistics. If unset, they are the mean over all batches.
@@ -58,14 +59,19 @@ class BatchNorm : public NormBase {
   /// Gives up parameters and statistics: from now on forward() returns its input, followed by the
   /// residual and ReLU of its options, and the module prints as Identity (nn/inference.h).
   void become_identity();
+  /// Whether become_identity() was called, so that forward() returns its input.
   bool is_identity() const { return is_identity_; }
+  /// Sets the share of the new statistics in the running ones; they are the mean over all batches
+  /// if there is none.
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   /// Treats training batches as parts of larger batches, whose statistics are used; the module then
   /// prints as SyncBatchNorm (parallel/ddp/sync_batch_norm.h). Each forward() in training calls
   /// `source`, which returns null if the batch is complete. clone() copies it; an empty function
   /// removes it.
   using BatchPartsSource = std::function<std::shared_ptr<BatchParts>()>;
+  /// For data parallelism: where the other parts of the batch are.
   void set_batch_parts(BatchPartsSource source) { batch_parts_ = std::move(source); }
+  /// Whether training uses the statistics of larger batches, as SyncBatchNorm does.
   bool is_synchronized() const { return batch_parts_ != nullptr; }
   std::string name() const override;
 
@@ -115,6 +121,7 @@ class BatchNorm3d : public Cloneable<BatchNorm3d, BatchNorm> {
   void check_input(const Tensor& input) const override;
 };
 
+/// The options of InstanceNorm1d to InstanceNorm3d.
 struct InstanceNormOptions {
   double eps = 1e-5;
   double momentum = 0.1;             ///< weight of a new batch in the running statistics

@@ -15,6 +15,7 @@ namespace ferrite::nn {
 template <PadMode mode, int N>
 class PadNd : public Module {
  public:
+  /// How much is added on each side, beginning with the last dimension.
   using Amounts = std::array<std::int64_t, 2 * N>;
   explicit PadNd(std::int64_t all) { amounts_.fill(all); }
   explicit PadNd(const Amounts& amounts) : amounts_(amounts) {}

@@ -50,6 +50,7 @@ class MaxPoolNd : public Module {
   MaxPoolOptions<N> options_;
 };
 
+/// The common base of AvgPool1d to AvgPool3d.
 template <int N>
 class AvgPoolNd : public Module {
  public:
@@ -67,8 +68,10 @@ class AvgPoolNd : public Module {
   AvgPoolOptions<N> options_;
 };
 
+/// Whether an adaptive pooling takes the mean or the maximum.
 enum class AdaptivePool : std::uint8_t { avg, max };
 
+/// The common base of the adaptive poolings in N dimensions.
 template <AdaptivePool kind, int N>
 class AdaptivePoolNd : public Module {
  public:
@@ -83,6 +86,7 @@ class AdaptivePoolNd : public Module {
   SizeOf<N> output_size_;
 };
 
+/// The common base of LPPool1d to LPPool3d.
 template <int N>
 class LPPoolNd : public Module {
  public:
@@ -116,6 +120,7 @@ class MaxUnpoolNd : public Module {
   MaxUnpoolOptions<N> options_;
 };
 
+/// The common base of FractionalMaxPool2d and FractionalMaxPool3d.
 template <int N>
 class FractionalMaxPoolNd : public Module {
  public:

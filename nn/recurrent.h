@@ -26,7 +26,10 @@ struct RNNOptions {
 /// The weights of one layer in one direction: [gates * hidden_size, input size], [gates *
 /// hidden_size, hidden_size] and two of [gates * hidden_size], undefined without bias.
 struct RNNWeights {
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  Tensor weight_ih;
+  Tensor weight_hh;
+  Tensor bias_ih;
+  Tensor bias_hh;
 };
 
 /// The common base of RNN, LSTM and GRU. Sequences are [T, N, input_size], or [T, input_size]
@@ -48,9 +51,10 @@ class RNNBase : public Module {
  protected:
   /// h, and c for an LSTM.
   using States = std::array<Tensor, 2>;
+  /// What one direction of a layer gives.
   struct Result {
-    Tensor output;
-    States last;
+    Tensor output;  ///< the result of each step, of the last layer
+    States last;    ///< the state after the last step
   };
 
   RNNBase(const char* name, int gates, int states, std::int64_t input_size,
@@ -72,6 +76,7 @@ class RNNBase : public Module {
  private:
   std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
   Result run_traced(const Tensor& input, const States& initial);
+  /// The weights of the cell, as the steps take them.
   RNNWeights weights(std::span<const Tensor> parameters, std::int64_t layer,
                      std::int64_t direction) const;
   std::vector<Tensor> initial_states(const Tensor& state, const Tensor& x, bool batched) const;
@@ -83,7 +88,9 @@ class RNNBase : public Module {
 
 /// A NamedTuple (core/named_tuple.h), like the results below.
 struct LSTMState {
-  Tensor h, c;
+  Tensor h;  ///< the hidden state after the last step
+  Tensor c;  ///< the cell's state
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(h, c); }
   auto fields() const { return std::tie(h, c); }
   operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
@@ -93,8 +100,9 @@ struct LSTMState {
 /// `auto [output, state] = lstm(x); auto [h_n, c_n] = state;`, or `std::tie(output, h_n, c_n) =
 /// lstm(x)`.
 struct LSTMOutput {
-  Tensor output;
+  Tensor output;    ///< the result of each step, of the last layer
   LSTMState state;  ///< after the last step
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(output, state); }
   auto fields() const { return std::tie(output, state); }
   operator std::tuple<Tensor&, LSTMState&>() && { return fields(); }
@@ -132,14 +140,17 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
 
 /// Of a GRU or an RNN.
 struct GRUOutput {
-  Tensor output, h_n;
+  Tensor output;  ///< the result of each step, of the last layer
+  Tensor h_n;     ///< the hidden state after the last step
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(output, h_n); }
   auto fields() const { return std::tie(output, h_n); }
   operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
   operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
-using RNNOutput = GRUOutput;
+using RNNOutput = GRUOutput;  ///< results of all steps, and the state after the last
 
+/// tanh or relu.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
 /// h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or with relu (Elman 1990): `RNN(4, 3,
@@ -200,12 +211,17 @@ class RNNCellBase : public Module {
                                             std::span<const Tensor> outputs) const override;
 
   // The same as RNNWeights.
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+  Tensor weight_ih;
+  Tensor weight_hh;
+  Tensor bias_ih;
+  Tensor bias_hh;
 
  protected:
   RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden_size,
               const RNNCellOptions& options);
+  /// The weights of the cell, as the steps take them.
   RNNWeights weights() const { return {weight_ih, weight_hh, bias_ih, bias_hh}; }
+  /// ShapeError for an input that does not fit.
   void check_input(const Tensor& input) const;
   /// `state`, or zeros on the device and of the dtype of `input` if it is undefined.
   Tensor checked_state(const Tensor& state, const Tensor& input) const;

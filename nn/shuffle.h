@@ -53,6 +53,7 @@ class Unfold : public Cloneable<Unfold> {
   Pair kernel_size_;
   FoldOptions options_;
 };
+/// Sums windows back into an image: fold() as a module.
 class Fold : public Cloneable<Fold> {
  public:
   Fold(Pair output_size, Pair kernel_size, const FoldOptions& options = {})

@@ -32,22 +32,23 @@ struct SummaryOptions {
 
 /// One module.
 struct SummaryRow {
-  std::string path;  ///< "layer1.0.conv1"; "" is the model itself
-  std::string type;  ///< "Conv2d"
-  int depth = 0;     ///< 0 is the model
-  bool is_leaf = true;
+  std::string path;     ///< "layer1.0.conv1"; "" is the model itself
+  std::string type;     ///< "Conv2d"
+  int depth = 0;        ///< 0 is the model
+  bool is_leaf = true;  ///< whether it has no layers within
   /// The shape of each tensor in the result of the last call. Empty if the module was not called,
   /// or if its result contains no tensors.
   std::vector<Shape> output_shapes;
-  std::int64_t calls = 0;
+  std::int64_t calls = 0;  ///< how often the layer was called
   /// Elements of all parameters, and of the trainable ones: its own, and with those of its
   /// submodules. Shared parameters count in the row of each module.
   std::int64_t own_parameters = 0, own_trainable = 0;
-  std::int64_t parameters = 0, trainable = 0;
+  std::int64_t parameters = 0;  ///< the number of elements of all parameters
+  std::int64_t trainable = 0;   ///< the number of elements of the parameters that are trained
   /// Multiply-adds of all calls: its own (no value: unknown, Module::multiply_adds), and with those
   /// of its submodules, as far as they are known.
   std::optional<std::int64_t> own_multiply_adds = 0;
-  std::int64_t multiply_adds = 0;
+  std::int64_t multiply_adds = 0;  ///< multiplications with their additions
 };
 
 struct Summary {

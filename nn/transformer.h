@@ -20,30 +20,43 @@ using TransformerActivation = std::variant<std::string, std::function<Tensor(con
 
 /// Of a layer. Inputs are [L, N, d_model], or [L, d_model] without a batch.
 struct TransformerLayerOptions {
-  std::int64_t dim_feedforward = 2048;
-  double dropout = 0.1;  ///< the probability of all dropouts, in training
+  std::int64_t dim_feedforward = 2048;  ///< the size of the hidden layer
+  double dropout = 0.1;                 ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false;  ///< [N, L, d_model]
-  bool norm_first = false;   ///< norms come before attention and feed-forward, not after
+  double layer_norm_eps = 1e-5;  ///< added to the variance in layer norms
+  bool batch_first = false;      ///< [N, L, d_model]
+  bool norm_first = false;       ///< norms come before attention and feed-forward, not after
   bool bias = true;
 };
 
 /// The optional arguments of calls; masks as those of MultiheadAttention. is_causal says that the
 /// mask, which must be given, is that of causal attention.
 struct TransformerEncoderArguments {
-  Tensor mask = {}, src_key_padding_mask = {};
-  bool is_causal = false;
+  Tensor mask = {};  ///< which positions attend to which
+  Tensor src_key_padding_mask = {};
+  bool is_causal = false;  ///< whether a position attends only to those before it
 };
+/// Masks, as torch.nn names them.
 struct TransformerDecoderArguments {
-  Tensor tgt_mask = {}, memory_mask = {};
-  Tensor tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool tgt_is_causal = false, memory_is_causal = false;
+  Tensor tgt_mask = {};
+  Tensor memory_mask = {};
+  Tensor tgt_key_padding_mask = {};
+  Tensor memory_key_padding_mask = {};
+  bool tgt_is_causal = false;
+  bool memory_is_causal = false;
 };
+/// Masks, as torch.nn names them.
 struct TransformerArguments {
-  Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
-  Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;
+  /// Which positions attend to which: bool, or float values that are added to the scores.
+  Tensor src_mask = {};
+  Tensor tgt_mask = {};
+  Tensor memory_mask = {};
+  Tensor src_key_padding_mask = {};
+  Tensor tgt_key_padding_mask = {};
+  Tensor memory_key_padding_mask = {};
+  bool src_is_causal = false;  ///< whether a position attends only to those before it
+  bool tgt_is_causal = false;
+  bool memory_is_causal = false;
 };
 
 /// Self-attention and a feed-forward network, each with a residual and a LayerNorm. Parameters have
@@ -60,10 +73,12 @@ class TransformerEncoderLayer : public Cloneable<TransformerEncoderLayer> {
 
   MultiheadAttention self_attn;
   Linear linear1;
-  Dropout dropout;
+  Dropout dropout;  ///< the dropout between linear1 and linear2
   Linear linear2;
-  LayerNorm norm1, norm2;
-  Dropout dropout1, dropout2;
+  LayerNorm norm1;
+  LayerNorm norm2;
+  Dropout dropout1;
+  Dropout dropout2;
 
  private:
   std::shared_ptr<const TransformerLayerOptions> options_;
@@ -82,12 +97,17 @@ class TransformerDecoderLayer : public Cloneable<TransformerDecoderLayer> {
     return Cloneable::operator()(tgt, memory, arguments);
   }
 
-  MultiheadAttention self_attn, multihead_attn;
+  MultiheadAttention self_attn;
+  MultiheadAttention multihead_attn;  ///< the attention to the encoder's output
   Linear linear1;
-  Dropout dropout;
+  Dropout dropout;  ///< the dropout between linear1 and linear2
   Linear linear2;
-  LayerNorm norm1, norm2, norm3;
-  Dropout dropout1, dropout2, dropout3;
+  LayerNorm norm1;
+  LayerNorm norm2;
+  LayerNorm norm3;  ///< the layer norm of a decoder layer's feed-forward network
+  Dropout dropout1;
+  Dropout dropout2;
+  Dropout dropout3;  ///< the dropout behind a decoder layer's feed-forward network
 
  private:
   std::shared_ptr<const TransformerLayerOptions> options_;
@@ -111,6 +131,7 @@ class TransformerEncoder : public Cloneable<TransformerEncoder> {
   bool has_norm_;
 };
 
+/// A stack of decoder layers.
 class TransformerDecoder : public Cloneable<TransformerDecoder> {
  public:
   TransformerDecoder(const TransformerDecoderLayer& layer, std::int64_t num_layers,
@@ -130,13 +151,18 @@ class TransformerDecoder : public Cloneable<TransformerDecoder> {
 };
 
 struct TransformerOptions {
-  std::int64_t d_model = 512, nhead = 8;
-  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
-  std::int64_t dim_feedforward = 2048;
-  double dropout = 0.1;  ///< the probability of all dropouts, in training
+  std::int64_t d_model = 512;           ///< the size of a token
+  std::int64_t nhead = 8;               ///< the number of heads of an attention
+  std::int64_t num_encoder_layers = 6;  ///< the number of layers of the encoder
+  std::int64_t num_decoder_layers = 6;  ///< the number of layers of the decoder
+  std::int64_t dim_feedforward = 2048;  ///< the size of the hidden layer
+  double dropout = 0.1;                 ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false, norm_first = false, bias = true;
+  double layer_norm_eps = 1e-5;  ///< added to the variance in layer norms
+  bool batch_first = false;      ///< whether inputs are [N, L, E] instead of [L, N, E]
+  /// Whether norms stand before attention and network instead of after them.
+  bool norm_first = false;
+  bool bias = true;
 };
 
 /// An encoder of src and a decoder of tgt, which sees the encoder's output, each with a norm at its
@@ -165,8 +191,8 @@ class Transformer : public Cloneable<Transformer> {
   static Tensor generate_square_subsequent_mask(std::int64_t size,
                                                 const TensorOptions& options = {});
 
-  TransformerEncoder encoder;
-  TransformerDecoder decoder;
+  TransformerEncoder encoder;  ///< the stack of encoder layers
+  TransformerDecoder decoder;  ///< the stack of decoder layers
 };
 
 }  // namespace ferrite::nn

@@ -16,6 +16,7 @@
 
 namespace ferrite::nn::utils {
 
+/// The options of spectral_norm().
 struct SpectralNormOptions {
   std::string name = "weight";
   int n_power_iterations = 1;  ///< of a call in training; in eval() mode there are none
@@ -60,6 +61,7 @@ M spectral_norm(M&& module, const SpectralNormOptions& options = {}) {
   detail::spectral_norm(module, options);
   return std::move(module);
 }
+/// The weight is a parameter again, with its present value.
 void remove_spectral_norm(Module& module, const std::string& name = "weight");
 
 }  // namespace ferrite::nn::utils

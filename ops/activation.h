@@ -10,10 +10,12 @@
 
 namespace ferrite {
 
+/// Whether GELU is exact or by tanh.
 enum class GeluApproximation : std::uint8_t { none, tanh };
 
 /// max(x, 0); NaN stays NaN.
 Tensor relu(const Tensor& x);
+/// x where positive, else slope * x.
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 /// x, or alpha * (exp(x) - 1) below 0. Clevert et al., 2016.
 Tensor elu(const Tensor& x, double alpha = 1);
@@ -22,13 +24,16 @@ Tensor elu(const Tensor& x, double alpha = 1);
 Tensor gelu(const Tensor& x, GeluApproximation approximation = GeluApproximation::none);
 /// x * sigmoid(x)
 Tensor silu(const Tensor& x);
+/// 1 / (1 + e^-x).
 Tensor sigmoid(const Tensor& x);
+/// The hyperbolic tangent.
 Tensor tanh(const Tensor& x);
 /// log(1 + exp(beta * x)) / beta; x itself if beta * x is above `threshold`.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 /// x clamped to [min, max]. Unlike clamp's, its gradient is 0 at the bounds. ValueError unless min
 /// <= max.
 Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
+/// Limited to [0, 6].
 inline Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 /// x, or alpha * (exp(x / alpha) - 1) below 0; ValueError if alpha is 0. Barron, 2017.
 Tensor celu(const Tensor& x, double alpha = 1);

@@ -21,6 +21,7 @@ Tensor add(const Tensor& a, Scalar b);
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 Tensor sub(const Tensor& a, Scalar b);
 Tensor sub(Scalar a, const Tensor& b);
+/// The elementwise product. Shapes broadcast, dtypes are promoted as in PyTorch.
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, Scalar b);
 /// True division: integers divide in float32.
@@ -28,15 +29,18 @@ Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Scalar b);
 Tensor div(Scalar a, const Tensor& b);
 
+/// The elementwise sum; see add().
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator+(const Tensor& a, Scalar b) { return add(a, b); }
 inline Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator-(const Tensor& a, Scalar b) { return sub(a, b); }
 inline Tensor operator-(Scalar a, const Tensor& b) { return sub(a, b); }
+/// Elementwise; see mul().
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator*(const Tensor& a, Scalar b) { return mul(a, b); }
 inline Tensor operator*(Scalar a, const Tensor& b) { return mul(b, a); }
+/// The elementwise quotient; see div().
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, Scalar b) { return div(a, b); }
 inline Tensor operator/(Scalar a, const Tensor& b) { return div(a, b); }

@@ -14,12 +14,17 @@
 namespace ferrite {
 
 // ---- Shapes and views
+/// As transpose().
 inline Tensor swapaxes(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
+/// As transpose().
 inline Tensor swapdims(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
+/// All elements in one dimension.
 inline Tensor ravel(const Tensor& x) { return x.reshape({-1}); }
 /// Views with new dimensions of size 1, as in NumPy: [n] is [1, n] and [1, n, 1].
 Tensor atleast_1d(const Tensor& x);
+/// The tensor with dimensions of size 1 added, up to two dimensions.
 Tensor atleast_2d(const Tensor& x);
+/// The tensor with dimensions of size 1 added, up to three dimensions.
 Tensor atleast_3d(const Tensor& x);
 /// Views of the tensors, expanded to their common shape (ShapeError).
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
@@ -38,10 +43,12 @@ Tensor hstack(std::span<const Tensor> tensors);
 inline Tensor hstack(std::initializer_list<Tensor> tensors) {
   return hstack(std::span(tensors.begin(), tensors.size()));
 }
+/// Tensors joined along the first dimension; vectors become rows.
 Tensor vstack(std::span<const Tensor> tensors);
 inline Tensor vstack(std::initializer_list<Tensor> tensors) {
   return vstack(std::span(tensors.begin(), tensors.size()));
 }
+/// Tensors joined along the third dimension, which is added if need be.
 Tensor dstack(std::span<const Tensor> tensors);
 inline Tensor dstack(std::initializer_list<Tensor> tensors) {
   return dstack(std::span(tensors.begin(), tensors.size()));
@@ -70,6 +77,7 @@ Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);
 /// int64 [2, n]: rows and columns of what tril() and triu() keep of [rows, columns].
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
                     const TensorOptions& options = {.dtype = kInt64});
+/// The indices of the upper triangle, [2, n].
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
                     const TensorOptions& options = {.dtype = kInt64});
 
@@ -88,12 +96,15 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
 // ---- Images [..., C, H, W]
 /// [..., C r^2, H, W] as [..., C, H r, W r], and back. ShapeError unless the sizes are multiples.
 Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
+/// Blocks of pixels become channels: [N, C, H r, W r] to [N, C r r, H, W].
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor);
 /// The channels of [N, C, ...], of `groups`, with the first of each group first.
 Tensor channel_shuffle(const Tensor& x, std::int64_t groups);
 
 struct FoldOptions {
-  Pair dilation = 1, padding = 0, stride = 1;
+  Pair dilation = 1;
+  Pair padding = 0;
+  Pair stride = 1;
 };
 /// The windows of [N, C, H, W] or [C, H, W], as columns: [N, C kh kw, L] (torch.nn.functional).
 Tensor unfold(const Tensor& x, Pair kernel_size, const FoldOptions& options = {});

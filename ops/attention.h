@@ -7,6 +7,7 @@
 
 namespace ferrite {
 
+/// The options of scaled_dot_product_attention().
 struct ScaledDotProductAttentionOptions {
   /// Broadcasts to [..., L, S]. bool: true where a query attends to a key; in the query's dtype:
   /// added to the products.

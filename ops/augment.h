@@ -9,6 +9,7 @@
 
 namespace ferrite {
 
+/// The order of the dimensions of images.
 enum class ImageLayout : std::uint8_t {
   nchw,  ///< [N, C, H, W], in any memory format
   nhwc   ///< [N, H, W, C]

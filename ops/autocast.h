@@ -66,6 +66,7 @@ enum class AutocastOp : std::uint8_t {
   where,
   scatter,  ///< and scatter_add, index_add
 };
+/// The number of operations that have a policy.
 inline constexpr std::size_t kAutocastOps = static_cast<std::size_t>(AutocastOp::scatter) + 1;
 
 /// What happens to an operation's arguments.
@@ -76,6 +77,7 @@ enum class CastPolicy : std::uint8_t {
   promote,  ///< the widest dtype among them
 };
 
+/// The options of AutocastGuard and autocast().
 struct AutocastOptions {
   /// Tensors on devices of this type; unset: on all.
   std::optional<Device> device = {};
@@ -138,6 +140,7 @@ class AutocastRule {
  public:
   AutocastRule(AutocastOp op) : op_(op) {}
   AutocastRule(CastPolicy policy) : policy_(policy) {}
+  /// What happens to the arguments of the operation in this region.
   CastPolicy policy() const { return op_ ? autocast_policy(*op_) : policy_; }
 
  private:
@@ -166,6 +169,7 @@ requires(sizeof...(Tensors) > 1) std::optional<std::array<Tensor, sizeof...(Tens
   if (!detail::convert(rule, cast)) return {};
   return cast;
 }
+/// The arguments as this thread's region wants them; nothing if they stay as they are.
 inline std::optional<Tensor> autocast(AutocastRule rule, const Tensor& argument) {
   if (!detail::autocasting()) [[likely]]
     return {};

@@ -15,6 +15,7 @@ Tensor copysign(const Tensor& a, const Tensor& b);
 Tensor copysign(const Tensor& a, Scalar b);
 /// log(exp(a) + exp(b)), and the same to base 2, without overflow. Floating types (DTypeError).
 Tensor logaddexp(const Tensor& a, const Tensor& b);
+/// log2(2^a + 2^b), without overflow.
 Tensor logaddexp2(const Tensor& a, const Tensor& b);
 /// a log(b); 0 where a is 0, unless b is NaN. Integers become floating.
 Tensor xlogy(const Tensor& a, const Tensor& b);

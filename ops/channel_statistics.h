@@ -12,9 +12,11 @@ namespace ferrite {
 /// second: [C], float32 (float64 for float64). Constants, off the tape: batch_norm's gradient
 /// accounts for their dependence on the input.
 struct ChannelStatistics {
-  Tensor mean, m2;
+  Tensor mean;  ///< the mean of each channel
+  Tensor m2;    ///< the sum of squared distances from the mean, of each channel
   /// They are each channel's sum and sum of squares instead (conv2d_sums).
   bool are_sums = false;
+  /// Whether there are any.
   bool defined() const { return mean.defined(); }
 };
 

@@ -9,28 +9,39 @@
 namespace ferrite {
 
 // ---- Comparisons: bool results, off the tape. NaN equals nothing.
+/// Whether the elements are equal: bool. Shapes broadcast.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor eq(const Tensor& a, Scalar b);
+/// Whether the elements differ: bool. Shapes broadcast.
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, Scalar b);
+/// Whether the left element is below the right one: bool. Shapes broadcast.
 Tensor lt(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, Scalar b);
+/// Whether the left element is at most the right one: bool. Shapes broadcast.
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, Scalar b);
+/// Whether the left element is above the right one: bool. Shapes broadcast.
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, Scalar b);
+/// Whether the left element is at least the right one: bool. Shapes broadcast.
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Scalar b);
 // Any dtype; nonzero is true.
+/// Whether both elements are not zero: bool. Shapes broadcast.
 Tensor logical_and(const Tensor& a, const Tensor& b);
+/// Whether at least one of both elements is not zero: bool. Shapes broadcast.
 Tensor logical_or(const Tensor& a, const Tensor& b);
+/// Whether exactly one of both elements is not zero: bool. Shapes broadcast.
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 
 /// For masks and integers; DTypeError for floating types.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_and(const Tensor& a, Scalar b);
+/// Bitwise or of integers, or of bool. DTypeError for floating dtypes.
 Tensor bitwise_or(const Tensor& a, const Tensor& b);
 Tensor bitwise_or(const Tensor& a, Scalar b);
+/// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, Scalar b);
 /// For a mask or integers (DTypeError).
@@ -39,31 +50,44 @@ Tensor bitwise_not(const Tensor& x);
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator==(const Tensor& a, Scalar b) { return eq(a, b); }
 inline Tensor operator==(Scalar a, const Tensor& b) { return eq(b, a); }
+/// Whether the elements differ: bool. Shapes broadcast.
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
 inline Tensor operator!=(const Tensor& a, Scalar b) { return ne(a, b); }
 inline Tensor operator!=(Scalar a, const Tensor& b) { return ne(b, a); }
+/// Whether the left element is below the right one: bool. Shapes broadcast.
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
 inline Tensor operator<(const Tensor& a, Scalar b) { return lt(a, b); }
 inline Tensor operator<(Scalar a, const Tensor& b) { return gt(b, a); }
+/// Whether the left element is at most the right one: bool. Shapes broadcast.
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
 inline Tensor operator<=(const Tensor& a, Scalar b) { return le(a, b); }
 inline Tensor operator<=(Scalar a, const Tensor& b) { return ge(b, a); }
+/// Whether the left element is above the right one: bool. Shapes broadcast.
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>(const Tensor& a, Scalar b) { return gt(a, b); }
 inline Tensor operator>(Scalar a, const Tensor& b) { return lt(b, a); }
+/// Whether the left element is at least the right one: bool. Shapes broadcast.
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
 inline Tensor operator>=(const Tensor& a, Scalar b) { return ge(a, b); }
 inline Tensor operator>=(Scalar a, const Tensor& b) { return le(b, a); }
+/// Bitwise and of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
 inline Tensor operator&(const Tensor& a, Scalar b) { return bitwise_and(a, b); }
+/// Bitwise or of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
 inline Tensor operator|(const Tensor& a, Scalar b) { return bitwise_or(a, b); }
+/// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
 inline Tensor operator^(const Tensor& a, Scalar b) { return bitwise_xor(a, b); }
+/// Bitwise not of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+/// Whether each element is zero; see logical_not().
 inline Tensor operator!(const Tensor& x) { return x.logical_not(); }
+/// Bitwise and of integers, or of bool. DTypeError for floating dtypes.
 inline const Tensor& operator&=(const Tensor& a, const Tensor& b) { return a.copy_(a & b); }
+/// Bitwise or of integers, or of bool. DTypeError for floating dtypes.
 inline const Tensor& operator|=(const Tensor& a, const Tensor& b) { return a.copy_(a | b); }
+/// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 inline const Tensor& operator^=(const Tensor& a, const Tensor& b) { return a.copy_(a ^ b); }
 
 /// |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close, and NaNs if `equal_nan`.
@@ -80,8 +104,11 @@ bool equal(const Tensor& a, const Tensor& b);
 // ---- Choices
 /// The larger (smaller) of two; NaN if either is. If they are equal, each gets half the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
+/// The smaller of each pair of elements; NaN wins. Shapes broadcast.
 Tensor minimum(const Tensor& a, const Tensor& b);
+/// The larger of each pair of elements; NaN wins. Shapes broadcast.
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+/// The smaller of each pair of elements; NaN wins. Shapes broadcast.
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 /// a where `condition` (bool, or uint8) is true, else b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -94,11 +121,14 @@ Tensor where(const Tensor& condition, Scalar a, Scalar b);
 /// of x promoted with the bounds: bool between integers is int64. The gradient is 0 at the bounds,
 /// as for hardtanh, and at NaN.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// Elements below the bound become the bound.
 Tensor clamp_min(const Tensor& x, Scalar min);
+/// Elements above the bound become the bound.
 Tensor clamp_max(const Tensor& x, Scalar max);
 
 // ---- Powers and remainders. DTypeError if both operands are bool, except for powers of a bool
 // tensor to a bool number. ValueError for integers to a negative integer power.
+/// x to the power of the exponent, elementwise.
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);

@@ -25,6 +25,7 @@ Tensor imag(const Tensor& x);
 Tensor conj(const Tensor& x);
 /// atan2(imag, real), in radians; of real numbers 0, pi or NaN.
 Tensor angle(const Tensor& x);
+/// Whether elements are complex numbers.
 bool is_complex(const Tensor& x);
 
 }  // namespace ferrite

@@ -21,7 +21,7 @@ template <int N>
 struct PaddingOf {
   /// The type of `same`, the padding that keeps the input's size.
   struct Same {};
-  static constexpr Same same{};
+  static constexpr Same same{};  ///< the padding with which the result has the input's size
 
   constexpr PaddingOf(std::int64_t all) : size(all) {}
   constexpr PaddingOf(std::int64_t height, std::int64_t width) requires(N == 2)
@@ -37,12 +37,12 @@ struct PaddingOf {
                   "expected a padding of numbers, \"same\" or \"valid\", got \"{}\"", name);
   }
 
-  SizeOf<N> size;
-  bool is_same = false;
+  SizeOf<N> size;        ///< the numbers, where it is not "same"
+  bool is_same = false;  ///< whether the padding is `same`
 };
-using Padding1d = PaddingOf<1>;
-using Padding = PaddingOf<2>;
-using Padding3d = PaddingOf<3>;
+using Padding1d = PaddingOf<1>;  ///< the padding of one dimension
+using Padding = PaddingOf<2>;    ///< the padding of two dimensions
+using Padding3d = PaddingOf<3>;  ///< the padding of three dimensions
 
 /// Options of the function; those of the layer are nn::Conv2dOptions.
 struct Conv2dFuncOptions {
@@ -73,9 +73,10 @@ Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias
 Tensor conv2d_relu_max_pool(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const Conv2dFuncOptions& options, const MaxPool2dOptions& pool);
 
+/// A convolution's result and the statistics of its channels, for a batch norm that follows.
 struct ConvStatistics {
-  Tensor output;
-  ChannelStatistics statistics;
+  Tensor output;                 ///< the result
+  ChannelStatistics statistics;  ///< mean and variance of each channel of the result
 };
 /// conv2d(), for an input [N, C, H, W], and the statistics of its output, for a batch_norm in
 /// training behind it: where cuDNN can it adds them up as it writes the output

@@ -27,7 +27,9 @@ Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 /// Shape, dtype, device and memory format of `like`.
 Tensor zeros_like(const Tensor& like);
+/// A tensor of ones, with the shape, dtype and device of another tensor.
 Tensor ones_like(const Tensor& like);
+/// A tensor of one value, with the shape, dtype and device of another tensor.
 Tensor full_like(const Tensor& like, Scalar value);
 /// With the shape of `like`, and what the options do not give.
 template <Option T>
@@ -68,7 +70,9 @@ Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* ge
 ///   manual_seed(0);
 ///   Tensor x = randn({64, 3, 32, 32}, {.device = "cuda"});
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+/// Random values, uniform in [0, 1), with the shape, dtype and device of another tensor.
 Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
+/// Normal random values of the shape, dtype and device of another tensor.
 Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
 /// Uniform integers in [low, high), int64 by default; ValueError if the range is empty or its
 /// numbers do not fit the dtype.
@@ -79,6 +83,7 @@ Tensor randint(std::int64_t high, const Shape& shape,
 /// 0..n-1 in random order, int64 by default.
 Tensor randperm(std::int64_t n, const TensorOptions& options = {.dtype = kInt64},
                 Generator* generator = nullptr);
+/// Random values with this mean and standard deviation, from the generator of the device.
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
               Generator* generator = nullptr);
 /// 1 with probability p[i], else 0, in the dtype of `p` (floating, in [0, 1]).

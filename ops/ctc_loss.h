@@ -8,6 +8,7 @@
 
 namespace ferrite {
 
+/// The options of ctc_loss() and nn::CTCLoss.
 struct CtcLossOptions {
   std::int64_t blank = 0;  ///< the class that is no label
   /// The mean of each loss divided by its target's length (1 if that is 0), or the sum.

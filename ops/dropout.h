@@ -11,6 +11,7 @@
 
 namespace ferrite {
 
+/// Elements become zero with probability p while training, the others grow by 1 / (1 - p).
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                Generator* generator = nullptr);
 /// In place; PyTorch's dropout(..., inplace=True).

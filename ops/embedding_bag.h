@@ -7,8 +7,10 @@
 
 namespace ferrite {
 
+/// How the rows of a bag become one: sum, mean or max.
 enum class BagMode : std::uint8_t { sum, mean, max };
 
+/// The options of embedding_bag().
 struct EmbeddingBagOptions {
   BagMode mode = BagMode::mean;
   Tensor per_sample_weights = {};    ///< of the shape of the indices; with `sum` only (ValueError)

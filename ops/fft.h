@@ -15,11 +15,16 @@
 
 namespace ferrite::fft {
 
+/// The number of points; the input's size unless it is given.
 using Length = std::optional<std::int64_t>;
+/// Which direction of the transform is divided by the number of points: "backward", "ortho" (both,
+/// by its root) or "forward".
 using Norm = std::optional<std::string_view>;
 
 // ---- One dimension
+/// The complex discrete Fourier transform of one dimension.
 Tensor fft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
+/// The inverse of fft().
 Tensor ifft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 /// The first n / 2 + 1 frequencies of a real signal; the others are their conjugates.
 Tensor rfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
@@ -27,17 +32,28 @@ Tensor rfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 Tensor irfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 /// The n real frequencies of a signal of which one half is given, the other being its conjugate.
 Tensor hfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
+/// The inverse of hfft(): the first n / 2 + 1 frequencies of real values.
 Tensor ihfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 
 // ---- Several dimensions: `dim`, else as many of the last ones as `s` has sizes, else all. A size
 // of -1 is the input's. The real transforms halve the last of them.
+/// The complex discrete Fourier transform of two dimensions.
 Tensor fft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// The inverse of fft2().
 Tensor ifft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// The transform of real values over two dimensions; of the last one the first n / 2 + 1
+/// frequencies are kept.
 Tensor rfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// The inverse of rfft2(): real values.
 Tensor irfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// The complex discrete Fourier transform of any dimensions.
 Tensor fftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
+/// The inverse of fftn().
 Tensor ifftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
+/// The transform of real values over any dimensions; of the last one the first n / 2 + 1
+/// frequencies are kept.
 Tensor rfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
+/// The inverse of rfftn(): real values.
 Tensor irfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
 
 // ---- Helpers
@@ -47,6 +63,7 @@ Tensor fftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
 Tensor rfftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
 /// Moves frequency 0 to the middle of the dimensions, by default of all.
 Tensor fftshift(const Tensor& x, const Dims& dim = {});
+/// Undoes fftshift().
 Tensor ifftshift(const Tensor& x, const Dims& dim = {});
 
 }  // namespace ferrite::fft

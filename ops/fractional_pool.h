@@ -18,7 +18,8 @@ namespace ferrite {
 template <int N>
 struct FractionalMaxPoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
-  OptionalSizeOf<N> output_size = {};
+  OptionalSizeOf<N> output_size = {};  ///< the size of the result; this or output_ratio is given
+  /// The ratio of the result's size to the input's, between 0 and 1; this or output_size is given.
   std::optional<std::array<double, N>> output_ratio = {};
   /// PyTorch's _random_samples: [N, C, 2] or [N, C, 3] in [0, 1), for width and height, or for
   /// depth, height and width. They place the windows; drawn for each call if undefined.
@@ -33,6 +34,7 @@ using FractionalMaxPool3dOptions = FractionalMaxPoolOptions<3>;
 Tensor fractional_max_pool2d(const Tensor& input, Pair kernel_size,
                              const FractionalMaxPool2dOptions& options,
                              Generator* generator = nullptr);
+/// Max pooling of three dimensions over windows at random places.
 Tensor fractional_max_pool3d(const Tensor& input, Triple kernel_size,
                              const FractionalMaxPool3dOptions& options,
                              Generator* generator = nullptr);
@@ -41,6 +43,7 @@ Tensor fractional_max_pool3d(const Tensor& input, Triple kernel_size,
 std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(
     const Tensor& input, Pair kernel_size, const FractionalMaxPool2dOptions& options,
     Generator* generator = nullptr);
+/// Max pooling of three dimensions over windows at random places, with the positions of the maxima.
 std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(
     const Tensor& input, Triple kernel_size, const FractionalMaxPool3dOptions& options,
     Generator* generator = nullptr);

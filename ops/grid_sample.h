@@ -5,13 +5,15 @@
 
 namespace ferrite {
 
+/// How values between pixels are made.
 enum class GridSampleMode : std::uint8_t { bilinear, nearest };
 /// What is outside of the image: zeros, its nearest border, or its mirror image.
 enum class GridSamplePadding : std::uint8_t { zeros, border, reflection };
 
+/// The options of grid_sample().
 struct GridSampleOptions {
   GridSampleMode mode = GridSampleMode::bilinear;
-  GridSamplePadding padding_mode = GridSamplePadding::zeros;
+  GridSamplePadding padding_mode = GridSamplePadding::zeros;  ///< what lies outside of the image
   /// Whether -1 and 1 are the centres of the corner pixels, rather than the corners of the image.
   bool align_corners = false;
 };

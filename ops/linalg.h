@@ -24,6 +24,7 @@ namespace ferrite::linalg {
 Tensor cholesky(const Tensor& x);
 /// a^-1 b, with b [..., n, k], or [n] or [..., n] where a is [..., n, n] (a batch of vectors).
 Tensor solve(const Tensor& a, const Tensor& b);
+/// The inverse: ValueError for a singular matrix.
 Tensor inv(const Tensor& x);
 /// It has a gradient where x is singular too; a gradient of that gradient is an AutogradError
 /// there.
@@ -39,11 +40,13 @@ std::tuple<Tensor, Tensor> qr(const Tensor& x, std::string_view mode = "reduced"
 /// Eigenvalues, ascending, and eigenvectors, as columns, of a symmetric matrix, of which the lower
 /// triangle is read. The gradient of eigenvectors needs different eigenvalues.
 std::tuple<Tensor, Tensor> eigh(const Tensor& x);
+/// The eigenvalues of a symmetric matrix, in rising order.
 Tensor eigvalsh(const Tensor& x);
 /// x = u diag(s) vh with s descending: u [m, m] and vh [n, n], or only as many vectors as there are
 /// numbers in s. The gradient of vectors needs different numbers, and full_matrices = false
 /// (AutogradError).
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool full_matrices = true);
+/// The singular values, in falling order.
 Tensor svdvals(const Tensor& x);
 
 /// The pseudoinverse: singular values below rcond (default: epsilon times the larger of m and n)

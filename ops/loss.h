@@ -24,6 +24,7 @@ enum class Reduction : std::uint8_t {
   BatchMean = batchmean
 };
 
+/// The options of cross_entropy() and nn::CrossEntropyLoss.
 struct CrossEntropyOptions {
   Tensor weight = {};  ///< [C]: one factor per class; the mean is then weighted
   std::int64_t ignore_index = -100;
@@ -43,6 +44,7 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& input, const Tensor& target,
                      const CrossEntropyOptions& options = {});
 
+/// The options of nll_loss() and nn::NLLLoss.
 struct NllLossOptions {
   Tensor weight = {};  ///< [C]
   std::int64_t ignore_index = -100;
@@ -66,7 +68,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = 
 
 struct SmoothL1LossOptions {
   Reduction reduction = Reduction::mean;
-  double beta = 1;
+  double beta = 1;  ///< where the loss changes from quadratic to linear; 0 or more
 };
 /// With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above; beta >= 0.
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
@@ -74,11 +76,12 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
 
 struct HuberLossOptions {
   Reduction reduction = Reduction::mean;
-  double delta = 1;
+  double delta = 1;  ///< where the loss changes from quadratic to linear; above 0
 };
 /// With d = |input - target|: d^2 / 2 below delta, delta (d - delta / 2) above; delta > 0.
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options = {});
 
+/// The options of binary_cross_entropy_with_logits() and nn::BCEWithLogitsLoss.
 struct BceWithLogitsOptions {
   Tensor weight = {};  ///< broadcasts to the input
   Reduction reduction = Reduction::mean;
@@ -88,6 +91,7 @@ struct BceWithLogitsOptions {
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BceWithLogitsOptions& options = {});
 
+/// The options of binary_cross_entropy() and nn::BCELoss.
 struct BceOptions {
   Tensor weight = {};  ///< broadcasts to the input
   Reduction reduction = Reduction::mean;
@@ -97,6 +101,7 @@ struct BceOptions {
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                             const BceOptions& options = {});
 
+/// The options of kl_div() and nn::KLDivLoss.
 struct KlDivOptions {
   /// The divergence itself, averaged over a batch of distributions, is Reduction::batchmean; the
   /// default is PyTorch's.

@@ -12,6 +12,7 @@ namespace ferrite {
 
 // ---- Elementwise
 
+/// The options of poisson_nll_loss() and nn::PoissonNLLLoss.
 struct PoissonNllLossOptions {
   bool log_input = true;  ///< `input` is the logarithm of the expected count
   bool full = false;      ///< with Stirling's approximation of log(target!), for targets above 1
@@ -22,6 +23,7 @@ struct PoissonNllLossOptions {
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
                         const PoissonNllLossOptions& options = {});
 
+/// The options of gaussian_nll_loss() and nn::GaussianNLLLoss.
 struct GaussianNllLossOptions {
   bool full = false;  ///< with the constant log(2 pi) / 2
   double eps =
@@ -76,13 +78,16 @@ struct TripletMarginLossOptions {
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginLossOptions& options = {});
 
+/// The distance of two batches of vectors, [N].
 using DistanceFunction = std::function<Tensor(const Tensor&, const Tensor&)>;
 struct TripletMarginWithDistanceLossOptions {
   DistanceFunction distance_function = {};  ///< unset: pairwise_distance
   double margin = 1;
+  /// Whether the distance of positive and negative counts if it is the smaller one.
   bool swap = false;
   Reduction reduction = Reduction::mean;
 };
+/// The loss of anchor, positive and negative under a distance of your own.
 Tensor triplet_margin_with_distance_loss(const Tensor& anchor, const Tensor& positive,
                                          const Tensor& negative,
                                          const TripletMarginWithDistanceLossOptions& options = {});
@@ -106,6 +111,7 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
                               Reduction reduction = Reduction::mean);
 
+/// The options of multilabel_soft_margin_loss() and nn::MultiLabelSoftMarginLoss.
 struct MultilabelSoftMarginLossOptions {
   Tensor weight = {};  ///< [C]
   Reduction reduction = Reduction::mean;

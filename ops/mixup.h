@@ -24,13 +24,15 @@ namespace ferrite {
 /// ValueError unless a and b are above 0.
 double sample_beta(double a, double b, Generator& random);
 
+/// A batch of mixed images with their mixed labels.
 struct MixedBatch {
-  Tensor images;
+  Tensor images;  ///< [N, C, H, W]
   Tensor labels;  ///< probabilities [N, num_classes]
 };
 
+/// The options of MixUp and CutMix.
 struct MixOptions {
-  std::int64_t num_classes;
+  std::int64_t num_classes;  ///< the number of classes of the labels
   double alpha = 1;  ///< of Beta(alpha, alpha), from which the part of a sample itself is drawn
 };
 
@@ -41,6 +43,7 @@ class MixUp {
  public:
   /// ValueError unless num_classes and alpha are above 0.
   explicit MixUp(const MixOptions& options);
+  /// The batch, mixed.
   MixedBatch operator()(const Tensor& images, const Tensor& labels, Generator& random) const;
   /// With this lam, 0 to 1.
   MixedBatch mix(const Tensor& images, const Tensor& labels, double lam) const;
@@ -54,6 +57,7 @@ class MixUp {
 class CutMix {
  public:
   explicit CutMix(const MixOptions& options);
+  /// The batch, mixed.
   MixedBatch operator()(const Tensor& images, const Tensor& labels, Generator& random) const;
   /// The rectangle about (x, y) whose sides are sqrt(1 - lam) of the image's, clipped to it.
   MixedBatch cut(const Tensor& images, const Tensor& labels, double lam, std::int64_t x,

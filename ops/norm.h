@@ -91,7 +91,9 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean = {},
                      const Tensor& bias = {}, const InstanceNormFuncOptions& options = {});
 
 struct LocalResponseNormOptions {
-  double alpha = 1e-4, beta = 0.75, k = 1;
+  double alpha = 1e-4;  ///< the factor of the sum of squares in local response normalization
+  double beta = 0.75;   ///< the exponent of local response normalization
+  double k = 1;         ///< the summand beside the sum of squares in local response normalization
 };
 /// x / (k + alpha m)^beta, with m the mean of the squares of `size` neighbouring channels of
 /// [N, C, *], those beyond the ends being 0 (Krizhevsky et al. 2012).

@@ -13,7 +13,8 @@ struct Pair {
   constexpr Pair(std::int64_t both) : h(both), w(both) {}
   constexpr Pair(std::int64_t height, std::int64_t width) : h(height), w(width) {}
 
-  std::int64_t h, w;
+  std::int64_t h;
+  std::int64_t w;
 
   friend bool operator==(const Pair&, const Pair&) = default;
 };
@@ -33,13 +34,17 @@ struct Triple {
   constexpr Triple(std::int64_t depth, std::int64_t height, std::int64_t width)
       : d(depth), h(height), w(width) {}
 
-  std::int64_t d, h, w;
+  std::int64_t d;  ///< depth
+  std::int64_t h;
+  std::int64_t w;
 
+  /// Height and width.
   constexpr Pair plane() const { return {h, w}; }
 
   friend bool operator==(const Triple&, const Triple&) = default;
 };
 
+/// A Triple that may be left out of options.
 struct OptionalTriple : std::optional<Triple> {
   constexpr OptionalTriple() = default;
   constexpr OptionalTriple(Triple triple) : std::optional<Triple>(triple) {}
@@ -51,6 +56,7 @@ struct OptionalTriple : std::optional<Triple> {
 /// One size for each of N dimensions: a number, a Pair or a Triple.
 template <int N>
 using SizeOf = std::conditional_t<N == 1, std::int64_t, std::conditional_t<N == 2, Pair, Triple>>;
+/// A SizeOf that may be left out of options.
 template <int N>
 using OptionalSizeOf = std::conditional_t<N == 1, std::optional<std::int64_t>,
                                           std::conditional_t<N == 2, OptionalPair, OptionalTriple>>;

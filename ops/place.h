@@ -23,6 +23,7 @@ Tensor take(const Tensor& x, const Tensor& index);
 /// several for one place the last one stays.
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& index_copy_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
+/// With a value at these indices of a dimension.
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& index_fill_(const Tensor& self, int dim, const Tensor& index, Scalar value);
 /// x with the elements of `source`, in order, where the bool `mask` (broadcast to x) is true.
@@ -39,9 +40,10 @@ const Tensor& scatter_reduce_(const Tensor& self, int dim, const Tensor& index,
                               const Tensor& source, std::string_view reduce,
                               bool include_self = true);
 
+/// The options of searchsorted() and bucketize().
 struct SearchOptions {
-  bool out_int32 = false;
-  bool right = false;
+  bool out_int32 = false;  ///< whether indices are int32 instead of int64
+  bool right = false;      ///< whether the index after equal values is returned, not before
 };
 /// int64: the first place, or with `right` the last, where each value can be put into its sorted
 /// row: of `sorted` [..., n] for values [..., m], or of one row [n] for all. DTypeError unless the
@@ -55,13 +57,15 @@ Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOpt
 Tensor isin(const Tensor& elements, const Tensor& test, bool invert = false);
 
 struct UniqueOptions {
-  bool return_inverse = false;
+  bool return_inverse = false;  ///< whether the index in the result is returned too, for each input
+  /// Whether the number of times that each value occurs is returned too.
   bool return_counts = false;
   std::optional<int> dim = {};  ///< compares slices along it, instead of elements
 };
 /// A NamedTuple.
 struct Unique {
   Tensor values, inverse, counts;  ///< int64; undefined if not asked for
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(values, inverse, counts); }
   auto fields() const { return std::tie(values, inverse, counts); }
   operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return fields(); }

@@ -37,9 +37,11 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& options);
 Tensor max_pool2d(const Tensor& input, Pair kernel_size, const MaxPool2dOptions& options = {});
 Tensor max_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding = 0,
                   Pair dilation = 1, bool ceil_mode = false);
+/// The largest value of each window of [N, C, L] or [C, L].
 Tensor max_pool1d(const Tensor& input, const MaxPool1dOptions& options);
 Tensor max_pool1d(const Tensor& input, std::int64_t kernel_size,
                   const MaxPool1dOptions& options = {});
+/// The largest value of each window of [N, C, D, H, W] or [C, D, H, W].
 Tensor max_pool3d(const Tensor& input, const MaxPool3dOptions& options);
 Tensor max_pool3d(const Tensor& input, Triple kernel_size, const MaxPool3dOptions& options = {});
 
@@ -47,8 +49,10 @@ Tensor max_pool3d(const Tensor& input, Triple kernel_size, const MaxPool3dOption
 /// the first of equal ones, -1 for a window in the padding alone.
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& input,
                                                   const MaxPool2dOptions& options);
+/// The largest value of each window of [N, C, L] or [C, L], and its position, int64.
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& input,
                                                   const MaxPool1dOptions& options);
+/// The largest value of each window of [N, C, D, H, W] or [C, D, H, W], and its position, int64.
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& input,
                                                   const MaxPool3dOptions& options);
 
@@ -75,9 +79,11 @@ Tensor avg_pool2d(const Tensor& input, Pair kernel_size, const AvgPool2dOptions&
 Tensor avg_pool2d(const Tensor& input, Pair kernel_size, Pair stride, Pair padding = 0,
                   bool ceil_mode = false, bool count_include_pad = true,
                   std::optional<std::int64_t> divisor_override = {});
+/// The mean of each window of [N, C, L] or [C, L].
 Tensor avg_pool1d(const Tensor& input, const AvgPool1dOptions& options);
 Tensor avg_pool1d(const Tensor& input, std::int64_t kernel_size,
                   const AvgPool1dOptions& options = {});
+/// The mean of each window of [N, C, D, H, W] or [C, D, H, W].
 Tensor avg_pool3d(const Tensor& input, const AvgPool3dOptions& options);
 Tensor avg_pool3d(const Tensor& input, Triple kernel_size, const AvgPool3dOptions& options = {});
 
@@ -94,14 +100,25 @@ Options with_kernel_size(Options options, decltype(Options::padding) kernel_size
 
 /// Windows chosen to give `output_size`: from floor(i * in / out) to ceil((i + 1) * in / out).
 Tensor adaptive_avg_pool2d(const Tensor& input, Pair output_size);
+/// The means of windows that are chosen so that [N, C, L] becomes [N, C, output_size].
 Tensor adaptive_avg_pool1d(const Tensor& input, std::int64_t output_size);
+/// The means of windows that are chosen so that the last three dimensions get this size.
 Tensor adaptive_avg_pool3d(const Tensor& input, Triple output_size);
+/// The largest values of windows that are chosen so that the result has this size.
 Tensor adaptive_max_pool2d(const Tensor& input, Pair output_size);
+/// The largest values of windows that are chosen so that the result has this size.
 Tensor adaptive_max_pool1d(const Tensor& input, std::int64_t output_size);
+/// The largest values of windows that are chosen so that the result has this size.
 Tensor adaptive_max_pool3d(const Tensor& input, Triple output_size);
+/// The largest values of windows that are chosen so that the result has this size, and their
+/// positions, int64.
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& input, Pair output_size);
+/// The largest values of windows that are chosen so that the result has this size, and their
+/// positions, int64.
 std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& input,
                                                            std::int64_t output_size);
+/// The largest values of windows that are chosen so that the result has this size, and their
+/// positions, int64.
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& input, Triple output_size);
 
 /// Options of nn::LPPool1d to LPPool3d.
@@ -120,8 +137,10 @@ using LPPool3dOptions = LPPoolOptions<3>;
 /// ValueError if `norm_type` is 0.
 Tensor lp_pool1d(const Tensor& input, double norm_type, std::int64_t kernel_size,
                  const LPPool1dOptions& options = {});
+/// The p-norm of each window.
 Tensor lp_pool2d(const Tensor& input, double norm_type, Pair kernel_size,
                  const LPPool2dOptions& options = {});
+/// The p-norm of each window.
 Tensor lp_pool3d(const Tensor& input, double norm_type, Triple kernel_size,
                  const LPPool3dOptions& options = {});
 
@@ -142,8 +161,10 @@ using MaxUnpool3dOptions = MaxUnpoolOptions<3>;
 /// and `indices` agree in shape, IndexError for an index out of range.
 Tensor max_unpool1d(const Tensor& input, const Tensor& indices, std::int64_t kernel_size,
                     const MaxUnpool1dOptions& options = {});
+/// Values at the places that max pooling gave, zeros elsewhere.
 Tensor max_unpool2d(const Tensor& input, const Tensor& indices, Pair kernel_size,
                     const MaxUnpool2dOptions& options = {});
+/// Values at the places that max pooling gave, zeros elsewhere.
 Tensor max_unpool3d(const Tensor& input, const Tensor& indices, Triple kernel_size,
                     const MaxUnpool3dOptions& options = {});
 

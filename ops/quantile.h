@@ -13,6 +13,7 @@ namespace ferrite {
 /// The lower of the two middle elements, if there are two. ValueError for no elements.
 Tensor median(const Tensor& t);
 ValuesIndices median(const Tensor& t, int dim, bool keepdim = false);
+/// The median of those elements that are not NaN.
 Tensor nanmedian(const Tensor& t);
 ValuesIndices nanmedian(const Tensor& t, int dim, bool keepdim = false);
 /// The k-th smallest element, from 1 on (ValueError).
@@ -32,6 +33,7 @@ Tensor quantile(const Tensor& t, double q, std::optional<int> dim = {}, bool kee
 /// along a new first dimension.
 Tensor quantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
                 Interpolation interpolation = Interpolation::linear);
+/// The quantile of those elements that are not NaN.
 Tensor nanquantile(const Tensor& t, double q, std::optional<int> dim = {}, bool keepdim = false,
                    Interpolation interpolation = Interpolation::linear);
 Tensor nanquantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {},

@@ -27,6 +27,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 /// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
 /// (column < row + diagonal).
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+/// The upper triangle of a matrix; zeros below.
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
 }  // namespace ferrite

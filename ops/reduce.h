@@ -47,10 +47,12 @@ Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keep
 /// A NamedTuple, as below.
 struct ValuesIndices {
   Tensor values, indices;  ///< indices are int64
+  /// The parts, for structured bindings.
   auto fields() { return std::tie(values, indices); }
   auto fields() const { return std::tie(values, indices); }
   operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
   // For std::tie(values, std::ignore) = x.max(1).
+  /// std::ignore, in std::tie().
   using Ignored = decltype((std::ignore));
   operator std::tuple<Tensor&, Ignored>() && { return std::tie(values, std::ignore); }
   operator std::tuple<Ignored, Tensor&>() && { return std::tie(std::ignore, indices); }
@@ -60,6 +62,7 @@ struct ValuesIndices {
 /// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared
 /// equally among equal elements.
 Tensor max(const Tensor& t);
+/// The smallest element, or those along a dimension with their indices; NaN wins.
 Tensor min(const Tensor& t);
 /// Along one dimension, with the index of the first of equal elements (of the first NaN), which
 /// gets the gradient.
@@ -67,10 +70,13 @@ ValuesIndices max(const Tensor& t, int dim, bool keepdim = false);
 ValuesIndices min(const Tensor& t, int dim, bool keepdim = false);
 /// Along several dimensions; the gradient is shared equally among equal elements.
 Tensor amax(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
+/// The smallest of all elements, or over dimensions, which keepdim leaves as size 1. IndexError for
+/// a dimension that the tensor does not have.
 Tensor amin(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
 /// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal
 /// elements, the first NaN.
 Tensor argmax(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
+/// The index of the smallest element, of all or along a dimension, which keepdim leaves as size 1.
 Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
 
 /// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
@@ -84,6 +90,7 @@ Tensor prod(const Tensor& t, int dim, bool keepdim = false);
 /// bool results, but uint8 for uint8; NaN counts as true. Any dtype.
 Tensor any(const Tensor& t);
 Tensor any(const Tensor& t, int dim, bool keepdim = false);
+/// Whether all elements, or all along a dimension, are true.
 Tensor all(const Tensor& t);
 Tensor all(const Tensor& t, int dim, bool keepdim = false);
 /// int64.
@@ -94,10 +101,14 @@ Tensor logsumexp(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
 /// sum() and mean() of what is not NaN.
 Tensor nansum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
               std::optional<DType> dtype = {});
+/// The mean of the elements that are not NaN, of all or over dimensions, which keepdim leaves as
+/// size 1.
 Tensor nanmean(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
 /// The variance (standard deviation) and the mean.
 std::tuple<Tensor, Tensor> var_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
                                     bool keepdim = false);
+/// The standard deviation and the mean, over all elements or over dimensions, which keepdim leaves
+/// as size 1.
 std::tuple<Tensor, Tensor> std_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
                                     bool keepdim = false);
 /// amin() and amax(), along one dimension or all.
@@ -123,6 +134,7 @@ const Tensor& cumprod_(const Tensor& self, int dim);
 Tensor logcumsumexp(const Tensor& t, int dim);
 /// The largest (smallest) element and its index: the last of equal ones, the last NaN.
 ValuesIndices cummax(const Tensor& t, int dim);
+/// The smallest so far along a dimension, and where.
 ValuesIndices cummin(const Tensor& t, int dim);
 
 /// The k largest (smallest) elements along `dim` and their indices, in descending (ascending)
@@ -132,6 +144,7 @@ ValuesIndices topk(const Tensor& t, std::int64_t k, int dim = -1, bool largest =
                    bool sorted = true);
 /// Sorts along `dim`, always stably; NaN counts as larger than every number.
 ValuesIndices sort(const Tensor& t, int dim = -1, bool descending = false);
+/// The indices that sort along a dimension.
 Tensor argsort(const Tensor& t, int dim = -1, bool descending = false);
 
 }  // namespace ferrite

@@ -28,16 +28,18 @@ struct ScaleFactor {
   constexpr ScaleFactor(double both) : h(both), w(both) {}
   constexpr ScaleFactor(double height, double width) : h(height), w(width) {}
 
-  double h, w;
+  double h;
+  double w;
 
   friend bool operator==(const ScaleFactor&, const ScaleFactor&) = default;
 };
 
+/// The options of interpolate() and nn::Upsample.
 struct InterpolateOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   // Exactly one of these two; 0 means "not given". Factors give sizes of floor(input * factor).
-  Pair size = 0;
-  ScaleFactor scale_factor = 0;
+  Pair size = 0;                 ///< the size of the result: this, or scale_factor
+  ScaleFactor scale_factor = 0;  ///< by how much sizes grow: this, or size
   InterpolateModeName mode = InterpolateMode::nearest;
   /// bilinear: whether the centres of the corner cells are aligned, rather than the corners of the
   /// image. Default: false.

@@ -5,11 +5,12 @@
 
 namespace ferrite {
 
+/// The options of rotary_embedding().
 struct RotaryEmbeddingOptions {
   /// Pairs are elements 2 i and 2 i + 1 of a row, as in the paper and in Llama; otherwise i and
   /// i + E / 2, as in GPT-NeoX and in most converted weights.
   bool interleaved = false;
-  double base = 10000;
+  double base = 10000;      ///< the base of the rotations' frequencies
   std::int64_t offset = 0;  ///< the first position, where earlier ones are in a cache
   /// int64 or int32, broadcasting to [..., L]; default: offset, offset + 1, ...
   Tensor positions = {};

@@ -8,6 +8,7 @@
 
 namespace ferrite {
 
+/// The options of sample_logits() and filter_logits().
 struct SamplingOptions {
   double temperature = 1;  ///< logits are divided by it; 0 takes the largest
   std::int64_t top_k = 0;  ///< not 0: only the k largest, and those equal to the last

@@ -16,29 +16,33 @@ Tensor hann_window(std::int64_t n, bool periodic = true, const TensorOptions& op
 Tensor hamming_window(std::int64_t n, bool periodic = true, double alpha = 0.54, double beta = 0.46,
                       const TensorOptions& options = {});
 
+/// The options of stft().
 struct StftOptions {
-  ops::NamedFieldsOnly named = {};
+  ops::NamedFieldsOnly named = {};  ///< lets braces name their fields only; not for users
   std::optional<std::int64_t> hop_length = {};  ///< between frames; n_fft / 4
   std::optional<std::int64_t> win_length = {};  ///< n_fft; a shorter window is in the middle of it
   Tensor window = {};                           ///< [win_length]; undefined: ones
   bool center = true;  ///< frames are around their times: the signal is padded by n_fft / 2
-  PadMode pad_mode = PadMode::reflect;
-  bool normalized = false;            ///< by 1 / sqrt(n_fft)
-  std::optional<bool> onesided = {};  ///< n_fft / 2 + 1 frequencies; of real signals by default
-  bool return_complex = true;         ///< else pairs, as view_as_real() gives
+  PadMode pad_mode = PadMode::reflect;  ///< what the signal is padded with, if it is centred
+  bool normalized = false;              ///< by 1 / sqrt(n_fft)
+  std::optional<bool> onesided = {};    ///< n_fft / 2 + 1 frequencies; of real signals by default
+  bool return_complex = true;           ///< else pairs, as view_as_real() gives
 };
 
 /// [B, frequencies, frames] of a signal [B, L], or without B. Types and differentiability as of
 /// fft::fft. ShapeError for other shapes, ValueError for lengths that do not suit.
 Tensor stft(const Tensor& x, std::int64_t n_fft, const StftOptions& options = {});
 
+/// The options of istft().
 struct IstftOptions {
-  ops::NamedFieldsOnly named = {};
-  std::optional<std::int64_t> hop_length = {};
-  std::optional<std::int64_t> win_length = {};
-  Tensor window = {};
+  ops::NamedFieldsOnly named = {};  ///< lets braces name their fields only; not for users
+  std::optional<std::int64_t> hop_length = {};  ///< the step between windows
+  std::optional<std::int64_t> win_length = {};  ///< the length of the windows
+  Tensor window = {};                           ///< the weights of a window
+  /// Whether the signal is padded at both ends, so that frame t is centred at sample t *
+  /// hop_length.
   bool center = true;
-  bool normalized = false;
+  bool normalized = false;  ///< whether results are divided by the root of the number of points
   std::optional<bool> onesided = {};        ///< unless there are n_fft frequencies
   std::optional<std::int64_t> length = {};  ///< of the signal
   bool return_complex = false;              ///< of a signal that was complex

@@ -13,7 +13,9 @@
 namespace ferrite {
 
 // Any numeric dtype (bool: DTypeError, unless noted).
+/// -x.
 Tensor neg(const Tensor& x);
+/// The absolute value.
 Tensor abs(const Tensor& x);
 /// -1, 0 or 1; 0 for NaN. bool is unchanged.
 Tensor sign(const Tensor& x);
@@ -21,32 +23,56 @@ Tensor sign(const Tensor& x);
 Tensor square(const Tensor& x);
 /// Integers are unchanged.
 Tensor floor(const Tensor& x);
+/// The next integer above. Integers are unchanged.
 Tensor ceil(const Tensor& x);
 /// Ties go to even.
 Tensor round(const Tensor& x);
+/// The integer part. Integers are unchanged.
 Tensor trunc(const Tensor& x);
 
+/// e^x, elementwise.
 Tensor exp(const Tensor& x);
+/// 2^x, elementwise.
 Tensor exp2(const Tensor& x);
+/// e^x - 1, elementwise, without loss of digits near 0.
 Tensor expm1(const Tensor& x);
+/// The natural logarithm, elementwise; NaN below 0.
 Tensor log(const Tensor& x);
+/// log(1 + x), elementwise, without loss of digits near 0; NaN below -1.
 Tensor log1p(const Tensor& x);
+/// The logarithm to base 2, elementwise; NaN below 0.
 Tensor log2(const Tensor& x);
+/// The logarithm to base 10, elementwise; NaN below 0.
 Tensor log10(const Tensor& x);
+/// The square root, elementwise; NaN below 0.
 Tensor sqrt(const Tensor& x);
+/// 1 / sqrt(x), elementwise; NaN below 0.
 Tensor rsqrt(const Tensor& x);
+/// 1 / x, elementwise.
 Tensor reciprocal(const Tensor& x);
+/// The sine of radians, elementwise.
 Tensor sin(const Tensor& x);
+/// The cosine of radians, elementwise.
 Tensor cos(const Tensor& x);
+/// The tangent of radians, elementwise.
 Tensor tan(const Tensor& x);
+/// The inverse of the sine, in radians; NaN outside [-1, 1].
 Tensor asin(const Tensor& x);
+/// The inverse of the cosine, in radians; NaN outside [-1, 1].
 Tensor acos(const Tensor& x);
+/// The inverse of the tangent, in radians.
 Tensor atan(const Tensor& x);
+/// The hyperbolic sine, elementwise.
 Tensor sinh(const Tensor& x);
+/// The hyperbolic cosine, elementwise.
 Tensor cosh(const Tensor& x);
+/// The inverse of the hyperbolic sine.
 Tensor asinh(const Tensor& x);
+/// The inverse of the hyperbolic cosine; NaN below 1.
 Tensor acosh(const Tensor& x);
+/// The inverse of the hyperbolic tangent; NaN outside [-1, 1].
 Tensor atanh(const Tensor& x);
+/// The error function.
 Tensor erf(const Tensor& x);
 /// 1 - erf(x), without cancellation.
 Tensor erfc(const Tensor& x);
@@ -57,7 +83,9 @@ Tensor logit(const Tensor& x, std::optional<double> eps = {});
 Tensor logsigmoid(const Tensor& x);
 /// sin(pi x) / (pi x); 1 at 0.
 Tensor sinc(const Tensor& x);
+/// Degrees as radians.
 Tensor deg2rad(const Tensor& x);
+/// Radians as degrees.
 Tensor rad2deg(const Tensor& x);
 /// x - trunc(x). Floating types only.
 Tensor frac(const Tensor& x);
@@ -71,9 +99,13 @@ Tensor positive(const Tensor& x);
 Tensor sgn(const Tensor& x);
 
 // bool results, off the tape.
+/// Whether each element is NaN: bool, of the same shape.
 Tensor isnan(const Tensor& x);
+/// Whether each element is infinite: bool, of the same shape.
 Tensor isinf(const Tensor& x);
+/// Whether each element is neither infinite nor NaN: bool, of the same shape.
 Tensor isfinite(const Tensor& x);
+/// bool: whether each element is zero.
 Tensor logical_not(const Tensor& x);
 /// Whether the sign bit is set: also for -0.
 Tensor signbit(const Tensor& x);

@@ -11,24 +11,35 @@
 
 namespace ferrite {
 
+/// The elements in another shape, a view where strides allow it; see Tensor::reshape().
 inline Tensor reshape(const Tensor& x, const Shape& shape) { return x.reshape(shape); }
+/// The dimensions from start_dim to end_dim as one; see Tensor::flatten().
 inline Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1) {
   return x.flatten(start_dim, end_dim);
 }
+/// Two dimensions swapped: a view; see Tensor::transpose().
 inline Tensor transpose(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
+/// The dimensions in another order: a view; see Tensor::permute().
 inline Tensor permute(const Tensor& x, const Dims& dims) { return x.permute(dims); }
+/// The part at an index of a dimension, without this dimension: a view; see Tensor::select().
 inline Tensor select(const Tensor& x, int dim, std::int64_t index) { return x.select(dim, index); }
+/// The indices of a dimension from start on: a view; see Tensor::narrow().
 inline Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length) {
   return x.narrow(dim, start, length);
 }
+/// The tensor without dimensions of size 1: a view; see Tensor::squeeze().
 inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
 inline Tensor squeeze(const Tensor& x, int dim) { return x.squeeze(dim); }
+/// The tensor with a further dimension of size 1: a view; see Tensor::unsqueeze().
 inline Tensor unsqueeze(const Tensor& x, int dim) { return x.unsqueeze(dim); }
 
 /// x.expand(shape), under its name in NumPy and PyTorch.
 inline Tensor broadcast_to(const Tensor& x, const Shape& shape) { return x.expand(shape); }
+/// view() with the shape of another tensor.
 inline Tensor view_as(const Tensor& x, const Tensor& other) { return x.view(other.shape()); }
+/// reshape() to the shape of another tensor.
 inline Tensor reshape_as(const Tensor& x, const Tensor& other) { return x.reshape(other.shape()); }
+/// expand() to the shape of another tensor: a view.
 inline Tensor expand_as(const Tensor& x, const Tensor& other) { return x.expand(other.shape()); }
 
 /// Moves dimension `source[i]` to `destination[i]`; the others keep their order.

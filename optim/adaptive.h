@@ -50,7 +50,7 @@ struct NAdamOptions {
   Betas betas = {};
   double eps = 1e-8;
   double weight_decay = 0;
-  double momentum_decay = 4e-3;
+  double momentum_decay = 4e-3;  ///< the decay of the momentum's schedule
   bool decoupled_weight_decay = false;
   bool maximize = false;
 
@@ -72,7 +72,7 @@ struct RAdamOptions {
 
 struct ASGDOptions {
   double lr = 1e-2;
-  double lambd = 1e-4;
+  double lambd = 1e-4;  ///< the decay of ASGD's learning rate and weights
   double alpha = 0.75;  ///< the power with which the rate falls
   double t0 = 1e6;      ///< the step after which the averages, "ax", begin
   double weight_decay = 0;

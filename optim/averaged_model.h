@@ -42,7 +42,10 @@ struct AveragedModelOptions {
   /// An EMA's decay is at most 1 - (1 + n / warmup_gamma)^-warmup_power in the n-th update, so that
   /// the first weights are soon forgotten (as in timm).
   bool warmup = false;
-  double warmup_gamma = 1, warmup_power = 2.0 / 3;
+  /// The unit of steps in which the decay grows: 1 - (1 + step / gamma)^-power.
+  double warmup_gamma = 1;
+  /// How fast the decay grows: 1 - (1 + step / gamma)^-power.
+  double warmup_power = 2.0 / 3;
   /// Instead of both.
   AveragingFunction avg_fn = {};
   /// Whether floating-point buffers are averaged. Other buffers, or all if this is not set, are
@@ -62,6 +65,7 @@ class AveragedModel final : public nn::Cloneable<AveragedModel> {
   explicit AveragedModel(const nn::Module& model, const AveragedModelOptions& options = {});
 
   Tensor forward(const Tensor& input) override { return module()(input); }
+  /// The model with the averaged weights.
   nn::Module& module() const { return *children()[0]; }
 
   /// Takes the model's weights in, as they are now. ValueError unless it is built as the model that

@@ -46,6 +46,7 @@ class EarlyStopping {
   /// Gives the model the best weights so far; ValueError if none were kept.
   void restore_best(nn::Module& model) const;
 
+  /// Whether step() has said so.
   bool should_stop() const { return num_bad_epochs_ >= std::max<std::int64_t>(o_.patience, 1); }
   double best() const { return best_; }
   /// Counted from 0; -1 before the first improvement.

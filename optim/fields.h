@@ -13,8 +13,10 @@ namespace ferrite::optim {
 
 /// The values that a field may have. NaN is in no range.
 struct Range {
-  const char* text;
+  const char* text;  ///< the allowed values, for messages
+  /// The smallest allowed value.
   double low = -std::numeric_limits<double>::infinity();
+  /// The largest allowed value.
   double high = std::numeric_limits<double>::infinity();
   bool open_low = false, open_high = false;  ///< whether the end itself is left out
 
@@ -22,20 +24,29 @@ struct Range {
     return (open_low ? v > low : v >= low) && (open_high ? v < high : v <= high);
   }
 };
+/// Any number is allowed.
 inline constexpr Range kAnyNumber{"a number"};
+/// 0 or more.
 inline constexpr Range kNonNegative{"0 or more", 0};
+/// Above 0.
 inline constexpr Range kPositive{"above 0", 0, kAnyNumber.high, true};
+/// From 0 to 1.
 inline constexpr Range kUnit{"from 0 to 1", 0, 1};
+/// From 0 to below 1.
 inline constexpr Range kBelowOne{"in [0, 1)", 0, 1, false, true};
+/// Above 0, at most 1.
 inline constexpr Range kPositiveUnit{"in (0, 1]", 0, 1, true};
 
+/// An option that is a number, and where it is.
 struct Field {
   const char* name;  ///< in state dicts
+  /// An option that is a number, and where it is.
   std::variant<double*, std::int64_t*, bool*, std::vector<double>*, std::vector<std::int64_t>*>
       value;
   Range range = kAnyNumber;  ///< of a single number
 };
 using Fields = std::vector<Field>;
+/// Both.
 inline Fields operator+(Fields a, const Fields& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -18,9 +18,10 @@ using StateNames = std::array<const char*, 3>;
 /// The updates of a step, a batch for each device and combination of dtypes.
 class FusedBatches {
  public:
+  /// The parameters of one dtype and device, which one kernel updates.
   struct Batch {
     Device device;
-    kernels::OptimBatch kernel;
+    kernels::OptimBatch kernel;  ///< what the kernel is given
   };
 
   /// `scalar`: the name of a number that is kept of each parameter, or null. `mixes`: whether the
@@ -28,6 +29,7 @@ class FusedBatches {
   FusedBatches(std::vector<Optimizer::Update> updates, const StateNames& names, const char* scalar,
                bool mixes, const char* op);
 
+  /// The batches of a step.
   std::vector<Batch>& batches() { return batches_; }
   /// After all launches: parameters that are not dense take what was updated in their place.
   void write_back() const;
@@ -48,11 +50,13 @@ class FusedOptimizer : public OptimizerWith<Options> {
   using OptimizerWith<Options>::OptimizerWith;
 
  protected:
+  /// The names of what the method keeps of each parameter; null for what it does not need.
   virtual StateNames state_names(const Options& options) const = 0;
   /// The name of a number that is kept of each parameter; null: none.
   virtual const char* scalar_name() const { return nullptr; }
   /// Whether the kernel knows OptimTensor::wide_grad.
   virtual bool mixes_gradients() const { return true; }
+  /// Runs the method's kernel on a batch.
   virtual void launch(const Stream& stream, kernels::OptimBatch batch,
                       const Options& options) const = 0;
 

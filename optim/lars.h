@@ -16,7 +16,7 @@ struct LARSOptions {
   double momentum = 0.9;
   double dampening = 0;
   double weight_decay = 0;
-  double trust_coefficient = 1e-3;
+  double trust_coefficient = 1e-3;  ///< the step of a layer, by its weights
   double eps = 1e-8;
   /// Parameters of fewer than two dimensions (biases, weights of norms) have neither weight decay
   /// nor a factor of their own.

@@ -23,11 +23,11 @@ namespace ferrite::optim {
 
 struct LBFGSOptions {
   double lr = 1;
-  std::int64_t max_iter = 20;
-  std::int64_t max_eval = -1;      ///< calls of the closure in a step; below 0: max_iter * 5 / 4
-  double tolerance_grad = 1e-7;    ///< of the largest element of the gradient
-  double tolerance_change = 1e-9;  ///< of the loss, and of the largest element of a change
-  std::int64_t history_size = 100;
+  std::int64_t max_iter = 20;       ///< the largest number of iterations in one step()
+  std::int64_t max_eval = -1;       ///< calls of the closure in a step; below 0: max_iter * 5 / 4
+  double tolerance_grad = 1e-7;     ///< of the largest element of the gradient
+  double tolerance_change = 1e-9;   ///< of the loss, and of the largest element of a change
+  std::int64_t history_size = 100;  ///< how many past steps are remembered
   /// "strong_wolfe", or empty for steps of `lr`. It is no number, so state dicts do not have it.
   std::string line_search_fn = {};
   bool maximize = false;
@@ -35,6 +35,7 @@ struct LBFGSOptions {
   static constexpr const char* kName = "LBFGS";
   Fields fields();
   void check() const;
+  /// ValueError for parameters of 16 bits.
   static void check_parameter(const Tensor& p);
 };
 
@@ -51,6 +52,7 @@ struct LBFGSOptions {
 /// step without a closure, such as a loss scaler's.
 class LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
+  /// With these parameters and options.
   using OptimizerWith::OptimizerWith;
 
   using Optimizer::step;

@@ -20,11 +20,13 @@
 
 namespace ferrite::optim {
 
+/// Whether learning rates grow by a factor or by a difference.
 enum class LRSpacing : std::uint8_t { exponential, linear };
 
 struct LRFinderOptions {
   double start_lr = 1e-7, end_lr = 10;  ///< above 0, the first below the second
   std::int64_t num_iter = 100;          ///< steps; 2 or more
+  /// Whether learning rates grow by a factor or by a difference.
   LRSpacing spacing = LRSpacing::exponential;
   /// Weight of the past in the running mean of the loss, from 0 (none) to below 1.
   double beta = 0.98;
@@ -32,6 +34,7 @@ struct LRFinderOptions {
   double diverge_threshold = 4;
 };
 
+/// The curve that range_test() measured, and a suggestion.
 struct LRFinderResult {
   std::vector<double> lrs, losses;  ///< of each step; losses are smoothed
   bool diverged = false;            ///< whether it ended before num_iter

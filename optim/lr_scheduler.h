@@ -26,8 +26,8 @@ namespace ferrite::optim {
 // ---- Functions of the step
 
 struct ConstantLROptions {
-  double factor = 1.0 / 3;  ///< above 0, up to 1
-  std::int64_t total_iters = 5;
+  double factor = 1.0 / 3;       ///< above 0, up to 1
+  std::int64_t total_iters = 5;  ///< for how many epochs the rates change
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "ConstantLR";
@@ -101,7 +101,7 @@ using ExponentialLR = FormulaLR<ExponentialLROptions>;
 
 struct PolynomialLROptions {
   std::int64_t total_iters = 5;  ///< above 0
-  double power = 1;
+  double power = 1;              ///< the exponent
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "PolynomialLR";
@@ -118,8 +118,10 @@ struct CosineAnnealingLROptions {
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "CosineAnnealingLR";
+  /// Whether a loaded schedule continues from the base rates.
   static constexpr bool kResumesFromBase = true;  // as PyTorch's, and only this one
   Fields fields() { return {{"T_max", &T_max, kPositive}, {"eta_min", &eta_min}}; }
+  /// The smallest learning rate of a group.
   double floor() const { return eta_min; }
   double multiplier(std::int64_t t) const {
     return half_cosine(static_cast<double>(t), static_cast<double>(T_max));
@@ -134,8 +136,10 @@ using CosineAnnealingLR = FormulaLR<CosineAnnealingLROptions>;
 /// A factor for an epoch; one function for all groups or one for each. Functions are not part of
 /// state_dict(). ValueError for empty ones.
 using LRLambda = std::function<double(std::int64_t epoch)>;
+/// Learning rates by functions of yours, one for each group.
 using LRLambdas = PerGroupOf<LRLambda>;
 
+/// Learning rates by functions of yours, one for each group.
 template <bool kFromLast>
 class LambdaLROf final : public LRScheduler {
  public:
@@ -199,21 +203,27 @@ struct OneCycleLROptions {
   PerGroup max_lr;
   /// The number of all steps; or epochs and steps_per_epoch, whose product it is.
   std::optional<std::int64_t> total_steps = {};
-  std::optional<std::int64_t> epochs = {}, steps_per_epoch = {};
+  std::optional<std::int64_t> epochs = {};           ///< the number of epochs of the whole schedule
+  std::optional<std::int64_t> steps_per_epoch = {};  ///< the number of steps of an epoch
   double pct_start = 0.3;  ///< part of the steps in which the rate rises, from 0 to 1
   AnnealStrategy anneal_strategy = AnnealStrategy::cos;
   bool cycle_momentum = true;  ///< the momentum falls and rises as the rate rises and falls
-  PerGroup base_momentum = 0.85, max_momentum = 0.95;
+  PerGroup base_momentum = 0.85;
+  PerGroup max_momentum = 0.95;   ///< the largest momentum
   double div_factor = 25;         ///< initial_lr = max_lr / div_factor
   double final_div_factor = 1e4;  ///< the last rate is initial_lr / final_div_factor
   bool three_phase = false;       ///< falls to initial_lr as it rose, then to the end
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "OneCycleLR";
+  /// Sets what the optimizer needs before the first epoch.
   void prepare(Optimizer& optimizer);
   Fields fields() { return {{"total_steps", &*total_steps}, {"max_lrs", &max_lr}}; }
+  /// The learning rate of a group after t steps.
   double rate(std::int64_t t, std::size_t group) const;
+  /// The momentum of a group after t steps.
   std::optional<double> momentum(std::int64_t t, std::size_t group) const;
+  /// The learning rate of a group at the start.
   double initial_lr(std::size_t group) const { return max_lr[group] / div_factor; }
   /// The value at t of what goes from `initial` to `max` and then to `min`.
   double annealed(std::int64_t t, double initial, double max, double min) const;
@@ -225,6 +235,7 @@ struct OneCycleLROptions {
 ///   optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = 1000});
 using OneCycleLR = FormulaLR<OneCycleLROptions>;
 
+/// How the height of the cycles changes.
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
 /// The argument of a scale_fn: the number of the cycle, from 1, or that of the iteration.
 enum class ScaleMode : std::uint8_t { cycle, iterations };
@@ -232,21 +243,25 @@ enum class ScaleMode : std::uint8_t { cycle, iterations };
 struct CyclicLROptions {
   PerGroup base_lr;  ///< where each cycle starts and ends
   PerGroup max_lr;
-  double step_size_up = 2000;                 ///< iterations in which the rate rises
-  std::optional<double> step_size_down = {};  ///< as step_size_up
-  CyclicMode mode = CyclicMode::triangular;
+  double step_size_up = 2000;                   ///< iterations in which the rate rises
+  std::optional<double> step_size_down = {};    ///< as step_size_up
+  CyclicMode mode = CyclicMode::triangular;     ///< how the height of the cycles changes
   double gamma = 1;                             ///< of exp_range
   std::function<double(double)> scale_fn = {};  ///< instead of the mode
   ScaleMode scale_mode = ScaleMode::cycle;      ///< of scale_fn
-  bool cycle_momentum = true;
-  PerGroup base_momentum = 0.8, max_momentum = 0.9;
+  bool cycle_momentum = true;  ///< whether the momentum moves against the learning rate
+  PerGroup base_momentum = 0.8;
+  PerGroup max_momentum = 0.9;  ///< the largest momentum
   std::int64_t last_epoch = -1;
   double total_size = 0, step_ratio = 0;  ///< follow from the step sizes
 
   static constexpr const char* kName = "CyclicLR";
+  /// Sets what the optimizer needs before the first epoch.
   void prepare(Optimizer& optimizer);
   Fields fields();
+  /// The learning rate of a group after t steps.
   double rate(std::int64_t t, std::size_t group) const;
+  /// The momentum of a group after t steps.
   std::optional<double> momentum(std::int64_t t, std::size_t group) const;
   /// The part of the whole height that the rate is at.
   double height(std::int64_t t) const;
@@ -257,15 +272,18 @@ struct CyclicLROptions {
 using CyclicLR = FormulaLR<CyclicLROptions>;
 
 struct SWALROptions {
-  PerGroup swa_lr;
+  PerGroup swa_lr;                  ///< the learning rate to which it anneals
   std::int64_t anneal_epochs = 10;  ///< 0 or more
   AnnealStrategy anneal_strategy = AnnealStrategy::cos;
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "SWALR";
+  /// Whether the schedule counts its own steps, beside the epochs.
   static constexpr bool kOwnSteps = true;
+  /// Sets what the optimizer needs before the first epoch.
   void prepare(Optimizer& o) { swa_lr.expand(o.num_groups(), kName, "swa_lr"); }
   Fields fields() { return {{"anneal_epochs", &anneal_epochs, kNonNegative}, {"swa_lr", &swa_lr}}; }
+  /// The smallest learning rate of a group.
   double floor(std::size_t group) const { return swa_lr[group]; }
   double multiplier(std::int64_t t) const {
     const double done = anneal_epochs == 0 ? 1 : progress(t, anneal_epochs);
@@ -287,7 +305,7 @@ using SWALR = FormulaLR<SWALROptions>;
 //                 sgd, optim::CosineAnnealingLROptions{95})},
 //       {5});
 
-using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
+using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;  ///< schedulers of one optimizer
 
 /// What they share: a step is one of each active member.
 class CompositeLR : public LRScheduler {
@@ -299,6 +317,7 @@ class CompositeLR : public LRScheduler {
   std::span<const std::shared_ptr<LRScheduler>> active() const override;
   /// Whether a member that begins starts from the initial rates.
   virtual bool resets() const { return active()[0]->restarts_from_base(); }
+  /// Learning rates as they were at the start.
   void reset_to_initial_lr();
   /// Undoes the steps that members did on their own.
   void forget_steps();

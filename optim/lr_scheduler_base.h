@@ -33,7 +33,7 @@ struct PerGroupOf : std::vector<T> {
     this->resize(groups, T(this->front()));
   }
 };
-using PerGroup = PerGroupOf<double>;
+using PerGroup = PerGroupOf<double>;  ///< one value for all groups, or one for each
 
 /// Sets an optimizer's learning rates, and some its momentum, with each step(): once an epoch, or
 /// once a training step. The base of all schedulers (optim/lr_scheduler.h).
@@ -49,7 +49,9 @@ class LRScheduler {
   const std::vector<double>& get_last_lr() const { return last_lr_; }
   /// Steps so far; 0 for a new scheduler, whose constructor does the first.
   std::int64_t last_epoch() const { return last_epoch_; }
+  /// The learning rates at the start, one for each group.
   const std::vector<double>& base_lrs() const { return base_lrs_; }
+  /// The optimizer.
   Optimizer& optimizer() const { return optimizer_; }
   const char* name() const { return name_; }
 
@@ -89,7 +91,9 @@ class LRScheduler {
   virtual std::span<const std::shared_ptr<LRScheduler>> active() const { return {}; }
 
   std::size_t num_groups() const { return optimizer_.num_groups(); }
+  /// The learning rate of a group at the start.
   double base_lr(std::size_t group) const { return base_lrs_[group]; }
+  /// ValueError if the optimizer's groups have changed.
   void check_groups() const;
 
   const char* name_;
@@ -146,6 +150,7 @@ class FormulaLR final : public LRScheduler {
   FormulaLR(Optimizer& optimizer, std::initializer_list<T> milestones, double gamma = 0.1)
       : FormulaLR(optimizer,
                   Options{.milestones = {milestones.begin(), milestones.end()}, .gamma = gamma}) {}
+  /// The steps of the whole schedule.
   std::int64_t total_steps() const requires requires(Options o) { *o.total_steps; }
   { return *o_.total_steps; }
 

@@ -17,11 +17,13 @@ class MasterWeight {
   void follow(const Tensor& parameter, const char* op);
   /// Both take `values`, or the master those of the parameter where they are undefined.
   void load(const Tensor& parameter, const Tensor& values, const char* op);
+  /// Frees the float32 copy.
   void drop() { weight_ = grad_ = Tensor(); }
 
   /// Gives it a gradient with whatever is in it, which weight().grad() then is until drop_grad().
   /// Its memory is kept.
   const Tensor& make_grad(const char* op);
+  /// Frees the float32 gradient.
   void drop_grad() const {
     if (weight_.defined()) weight_.set_grad({});
   }

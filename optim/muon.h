@@ -16,15 +16,16 @@ struct MuonOptions {
   double lr = 1e-3;
   double weight_decay = 0.1;  ///< decoupled, as AdamW's
   double momentum = 0.95;
-  bool nesterov = true;
+  bool nesterov = true;  ///< whether the direction is that after the momentum's next step
   /// Coefficients a, b, c of the Newton-Schulz iteration X = a X + (b A + c A A) X with A = X X^T.
   /// It starts from u / (|u| + eps), and ends with singular values around 1.
   std::array<double, 3> ns_coefficients = {3.4445, -4.7750, 2.0315};
   double eps = 1e-7;
-  std::int64_t ns_steps = 5;
+  std::int64_t ns_steps = 5;  ///< the number of Newton-Schulz iterations
 
   static constexpr const char* kName = "Muon";
   Fields fields();
+  /// ValueError for parameters of fewer than two dimensions.
   static void check_parameter(const Tensor& p);
 };
 

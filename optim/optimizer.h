@@ -87,6 +87,7 @@ class Optimizer {
   /// their own, with all options as members. A captured step sees only what set_lr() and
   /// set_momentum() change.
   std::vector<AnyParamGroup> param_groups();
+  /// The tensors of the group.
   const std::vector<Tensor>& parameters(std::size_t group) const;
   /// The parameters of all groups.
   std::vector<Tensor> parameters() const;
@@ -153,10 +154,10 @@ class Optimizer {
 
   /// A parameter with a gradient, in a step.
   struct Update {
-    const Tensor& parameter;
-    const Tensor& updated;  ///< the master, or the parameter itself
-    Tensor grad;            ///< of that
-    ParameterState& state;
+    const Tensor& parameter;  ///< the parameter
+    const Tensor& updated;    ///< the master, or the parameter itself
+    Tensor grad;              ///< of that
+    ParameterState& state;    ///< what the method keeps of it
   };
   /// What a group's step reads on a device. The values from a loss scaler may be undefined.
   struct Controls {
@@ -186,6 +187,7 @@ class Optimizer {
   // ---- Steps
   /// The group's parameters that a step updates, with masters and counts on their device.
   std::vector<Update> updates(std::size_t group);
+  /// The numbers on the device that a step reads.
   Controls controls(std::size_t group, const Device& device, const Tensor& inv_scale,
                     const Tensor& found_inf);
   /// Updates the parameters of one group.
@@ -206,7 +208,8 @@ class Optimizer {
     /// The tensors of the group.
     std::vector<Tensor> parameters;
     std::vector<ParameterState> states;
-    DeviceScalar lr, momentum;
+    DeviceScalar lr;  ///< the learning rate of the group
+    DeviceScalar momentum;
     std::optional<double> initial_lr = {};
   };
   using LoadedState = std::vector<std::pair<std::string, Tensor>>;
@@ -224,7 +227,8 @@ class Optimizer {
 
 /// The shares of the running means that Adam and its relatives keep in a step.
 struct Betas {
-  double first = 0.9, second = 0.999;
+  double first = 0.9;     ///< the share of the running mean of gradients that is kept
+  double second = 0.999;  ///< the share of the running mean of squared gradients that is kept
 
   Fields fields() { return {{"betas.0", &first, kBelowOne}, {"betas.1", &second, kBelowOne}}; }
 };

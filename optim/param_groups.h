@@ -38,9 +38,9 @@ struct GroupRule {
   GroupRule(std::function<bool(const Tensor&)> selects, const GroupChange& change)
       : selects(std::move(selects)), change(change) {}
 
-  std::string pattern;
+  std::string pattern;  ///< which parameters the rule is for, by name
   std::function<bool(const Tensor& parameter)> selects;  ///< instead of the pattern
-  GroupChange change;
+  GroupChange change;                                    ///< what is different for these parameters
 };
 
 /// No weight decay for parameters of fewer than two dimensions: biases, and weights of norms.

@@ -15,9 +15,10 @@ namespace ferrite::optim {
 /// Which gradient the optimizer saw last: its memory, and how often that had been written other
 /// than by clipping and unscaling.
 struct GradientSeen {
-  const void* storage = nullptr;
-  std::uint32_t version = 0;
+  const void* storage = nullptr;  ///< the memory of the gradient
+  std::uint32_t version = 0;      ///< how often that memory had been written
 
+  /// The mark of this gradient.
   static GradientSeen of(const Tensor& grad) {
     return {grad.storage().get(), grad.storage()->version_of_values()};
   }
@@ -33,9 +34,10 @@ struct ParameterState {
   const Tensor& step_on(const Device& device, const char* op);
 
   Tensor step;  ///< updates so far, int64; undefined before the first
+  /// What the method keeps of the parameter, by name.
   std::vector<std::pair<std::string, Tensor>> tensors;
-  MasterWeight master;
-  GradientSeen gradient_seen;
+  MasterWeight master;         ///< the float32 copy of a 16-bit parameter
+  GradientSeen gradient_seen;  ///< the gradient that the optimizer saw last
 };
 
 }  // namespace ferrite::optim

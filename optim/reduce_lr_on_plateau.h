@@ -7,7 +7,7 @@
 namespace ferrite::optim {
 
 struct ReduceLROnPlateauOptions {
-  using Mode = MetricGoal;
+  using Mode = MetricGoal;  ///< whether the threshold is a share or a difference
   /// Whether the threshold is a part of the best metric or a difference from it.
   enum class ThresholdMode : std::uint8_t { rel, abs };
 
@@ -15,10 +15,11 @@ struct ReduceLROnPlateauOptions {
   double factor = 0.1;         ///< below 1
   std::int64_t patience = 10;  ///< epochs without improvement that do not matter
   double threshold = 1e-4;     ///< what counts as improvement
+  /// Whether the threshold is a share or a difference.
   ThresholdMode threshold_mode = ThresholdMode::rel;
   std::int64_t cooldown = 0;  ///< epochs after a reduction in which nothing is counted
-  PerGroup min_lr = 0;
-  double eps = 1e-8;  ///< smaller changes of the rate are not made
+  PerGroup min_lr = 0;        ///< the smallest learning rate
+  double eps = 1e-8;          ///< smaller changes of the rate are not made
 };
 /// The rates fall when a metric stops getting better.
 ///

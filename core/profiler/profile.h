@@ -45,7 +45,11 @@ struct Session;
 /// steps off, `warmup` steps recorded and discarded, and `active` steps recorded. The cycle runs
 /// `repeat` times; 0 means until the end.
 struct Schedule {
-  std::int64_t wait = 0, warmup = 0, active = 1, repeat = 0, skip_first = 0;
+  std::int64_t wait = 0;        ///< how many steps are skipped before each warm-up
+  std::int64_t warmup = 0;      ///< how many steps are run with the profiler on, without being kept
+  std::int64_t active = 1;      ///< how many steps are recorded
+  std::int64_t repeat = 0;      ///< how many times wait, warmup and active are run; 0 for no limit
+  std::int64_t skip_first = 0;  ///< how many steps are skipped at the start
 };
 
 struct ProfileOptions {
@@ -86,7 +90,9 @@ class Profile {
   void stop();
   /// Ends the current step and begins the next.
   void step();
+  /// The number of calls of step() so far.
   std::int64_t step_number() const { return step_; }
+  /// Whether events are recorded now.
   bool is_recording() const;
 
   /// Makes traces of later recordings show `model` and the modules in it by their qualified names,
@@ -100,6 +106,7 @@ class Profile {
   const Recording& recording() const { return recording_; }
   /// Its events averaged by name, in order of first occurrence.
   std::vector<Average> key_averages(bool group_by_shape = false) const;
+  /// The table of operations.
   std::string table(const TableOptions& options = {}) const;
   /// Writes a trace in Chrome's format. Error if that fails.
   void write_trace(const std::string& file) const;

@@ -63,6 +63,7 @@ class HDF5DatasetOf : public DatasetOf<S> {
                   rows_.count());
   }
 
+  /// The number of samples.
   std::int64_t size() const override { return rows_.size(); }
   S get(std::int64_t index) const override {
     S sample{};

@@ -126,26 +126,26 @@ def header(text, path):
         top += 1
     out = ["/// @file"] + ["/// " + line for line in comment([line[2:] for line in lines[:top]])]
     body = one_a_line(with_code(lines[top:]))
-    described = {}  # by indentation, the name of the function that was declared last and is described
+    described = {}  # by indentation, the names of the functions that are described, of this class or namespace
     for i, line in enumerate(body):
         mark = re.match(r"(.*?///<?)(.*)$", line)
         if mark:
             if not re.match(r" *///(?!<)", line):
                 line = mark[1] + escaped(mark[2])
             if mark[1].endswith("<") and (name := function_name(body, i)):
-                described[len(line) - len(line.lstrip())] = name
+                described.setdefault(len(line) - len(line.lstrip()), set()).add(name)
+        elif line.lstrip().startswith("};"):
+            described.pop(len(line) - len(line.lstrip()) + 2, None)
         elif begins_declaration(body, i):
             indent, name = len(line) - len(line.lstrip()), function_name(body, i)
             if not body[i - 1].lstrip().startswith("///"):
-                if name and described.get(indent) == name:
+                if name and name in described.get(indent, ()):
                     if not re.search(r"= (default|delete);|operator=", line):
                         line = " " * indent + "/// As above, for these arguments.\n" + line
                 elif said := spelled_out(body, i, path, [t[3:] for t in lines[:top]]):
                     line = " " * indent + f"/// {escaped(said)}\n" + line
-                elif name:
-                    described.pop(indent, None)
             elif name:
-                described[indent] = name
+                described.setdefault(indent, set()).add(name)
         out.append(line)
     return "\n".join(out)
 

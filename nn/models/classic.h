@@ -18,7 +18,7 @@ class FeatureNet : public Cloneable<FeatureNet> {
 
   Sequential features;
   AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential classifier;  ///< the layers that make logits of the features
 
  protected:
   FeatureNet(Sequential given_features, Pair pooled, Sequential given_classifier);
@@ -68,12 +68,12 @@ class Fire : public Cloneable<Fire> {
   Fire(std::int64_t in_channels, std::int64_t squeezed, std::int64_t expanded);
   Tensor forward(const Tensor& input) override;
 
-  Conv2d squeeze;
-  ReLU squeeze_activation;
-  Conv2d expand1x1;
-  ReLU expand1x1_activation;
-  Conv2d expand3x3;
-  ReLU expand3x3_activation;
+  Conv2d squeeze;             ///< the 1x1 convolution to fewer channels
+  ReLU squeeze_activation;    ///< the ReLU behind squeeze
+  Conv2d expand1x1;           ///< the 1x1 convolution to more channels
+  ReLU expand1x1_activation;  ///< the ReLU behind expand1x1
+  Conv2d expand3x3;           ///< the 3x3 convolution to more channels
+  ReLU expand3x3_activation;  ///< the ReLU behind expand3x3
 };
 
 /// SqueezeNet 1.1 (Iandola et al. 2016), for images of 17 x 17 and more. 1,235,496 parameters for
@@ -83,7 +83,8 @@ class SqueezeNet : public Cloneable<SqueezeNet> {
   explicit SqueezeNet(const SqueezeNetOptions& options = {});
   Tensor forward(const Tensor& input) override;
 
-  Sequential features, classifier;
+  Sequential features;
+  Sequential classifier;  ///< the layers that make logits of the features
 };
 
 }  // namespace ferrite::nn

@@ -12,14 +12,16 @@
 namespace ferrite::nn {
 
 struct LeNet5Options {
+  /// The function between the layers.
   enum class Activation : std::uint8_t { relu, tanh, sigmoid };
+  /// How 2x2 cells become one.
   enum class Pooling : std::uint8_t { max, average };
 
   std::int64_t classes = 10;
   std::int64_t in_channels = 1;
   /// The defaults train best. The network of 1998 has {.activation = tanh, .pooling = average}.
   Activation activation = Activation::relu;
-  Pooling pooling = Pooling::max;
+  Pooling pooling = Pooling::max;  ///< the mean or the maximum of 2x2 cells
 };
 
 /// LeNet-5 (LeCun et al. 1998) for [N, in_channels, 28, 28]: convolutions of 6 (5x5, padded by 2)
@@ -32,8 +34,11 @@ class LeNet5 : public Cloneable<LeNet5> {
       : LeNet5(LeNet5Options{.classes = classes, .in_channels = in_channels}) {}
   Tensor forward(const Tensor& input) override;
 
-  Conv2d conv1, conv2;
-  Linear fc1, fc2, fc3;
+  Conv2d conv1;  ///< the convolution from in_channels to 6 channels, 5x5
+  Conv2d conv2;  ///< the convolution from 6 to 16 channels, 5x5
+  Linear fc1;    ///< the linear layer from 400 to 120 features
+  Linear fc2;    ///< the linear layer from 120 to 84 features
+  Linear fc3;    ///< the linear layer from 84 features to the classes
 
  private:
   Tensor activate(const Tensor& x) const;
@@ -62,7 +67,14 @@ class D2LLeNet : public Cloneable<D2LLeNet> {
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
 
-  Tensor W1, b1, W2, b2, W3, b3, W4, b4;
+  Tensor W1;  ///< [20, 1, 3, 3], the weight of the first convolution
+  Tensor b1;  ///< [20], the bias of the first convolution
+  Tensor W2;  ///< [50, 20, 5, 5], the weight of the second convolution
+  Tensor b2;  ///< [50], the bias of the second convolution
+  Tensor W3;  ///< [800, 128], the weight of the hidden layer
+  Tensor b3;  ///< [128], the bias of the hidden layer
+  Tensor W4;  ///< [128, 10], the weight of the output layer
+  Tensor b4;  ///< [10], the bias of the output layer
 };
 
 }  // namespace ferrite::nn

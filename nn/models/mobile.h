@@ -39,7 +39,8 @@ class MobileNetV2 : public Cloneable<MobileNetV2> {
   explicit MobileNetV2(const MobileNetV2Options& options = {});
   Tensor forward(const Tensor& input) override;
 
-  Sequential features, classifier;
+  Sequential features;
+  Sequential classifier;  ///< the dropout and the linear layer that make logits of the features
 };
 
 /// x * sigmoid(fc2(silu(fc1(mean of x over height and width)))) (Hu et al. 2018).
@@ -49,9 +50,10 @@ class SqueezeExcitation : public Cloneable<SqueezeExcitation> {
   Tensor forward(const Tensor& input) override;
 
   AdaptiveAvgPool2d avgpool;
-  Conv2d fc1, fc2;
-  SiLU activation;
-  Sigmoid scale_activation;
+  Conv2d fc1;                ///< the 1x1 convolution to fewer channels
+  Conv2d fc2;                ///< the 1x1 convolution back to all channels
+  SiLU activation;           ///< the SiLU behind fc1
+  Sigmoid scale_activation;  ///< the sigmoid behind fc2, whose result multiplies the input
 };
 
 struct EfficientNetOptions {
@@ -72,7 +74,7 @@ class EfficientNet : public Cloneable<EfficientNet> {
 
   Sequential features;
   AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential classifier;  ///< the dropout and the linear layer that make logits of the features
 };
 
 }  // namespace ferrite::nn

@@ -10,6 +10,7 @@
 
 namespace ferrite::nn {
 
+/// The options of make_image_model().
 struct ImageModelOptions {
   std::int64_t classes = 1000;
   std::int64_t in_channels = 3;

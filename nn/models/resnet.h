@@ -21,11 +21,13 @@ enum class ResNetStem : std::uint8_t {
   small,     ///< that of "Dive into Deep Learning", for 28 x 28 or 32 x 32: convolution 3x3
 };
 
+/// A block with its shortcut.
 enum class ResNetBlock : std::uint8_t { basic, bottleneck };
 
 struct ResNetOptions {
   std::int64_t classes = 1000;
   std::int64_t in_channels = 3;
+  /// The layers before the first block: for large or small images.
   ResNetStem stem = ResNetStem::standard;
   /// Whether blocks start as the identity: the weight of each block's last norm is then 0 (Goyal et
   /// al. 2017).
@@ -75,8 +77,8 @@ class Bottleneck : public Cloneable<Bottleneck> {
   BatchNorm2d bn1;
   Conv2d conv2;
   BatchNorm2d bn2;
-  Conv2d conv3;
-  BatchNorm2d bn3;
+  Conv2d conv3;     ///< the third convolution of a bottleneck, 1x1
+  BatchNorm2d bn3;  ///< the batch norm behind the third convolution
   ReLU relu;
   Sequential downsample;  // empty where the shape stays
 };
@@ -100,10 +102,14 @@ class ResNet : public Cloneable<ResNet> {
   Conv2d conv1;
   BatchNorm2d bn1;
   ReLU relu;
+  /// The max pooling of the stem, 3x3 with stride 2; unused in the small stem.
   MaxPool2d maxpool;  // a child of the standard stem alone
-  Sequential layer1, layer2, layer3, layer4;
+  Sequential layer1;  ///< the blocks of the first stage, which keeps height and width
+  Sequential layer2;  ///< the blocks of the second stage, which halves height and width
+  Sequential layer3;  ///< the blocks of the third stage, which halves height and width
+  Sequential layer4;  ///< the blocks of the fourth stage, which halves height and width
   AdaptiveAvgPool2d avgpool;
-  Linear fc;
+  Linear fc;  ///< the linear layer from features to logits
 };
 
 /// 11,689,512 parameters for 1000 classes.
@@ -148,9 +154,13 @@ class ResNet152 : public Cloneable<ResNet152, ResNet> {
 
 /// torchvision's wider networks; `groups` and `width_per_group` are theirs.
 ResNet resnext50_32x4d(ResNetOptions options = {});
+/// ResNeXt-101 with 32 groups of 8 channels.
 ResNet resnext101_32x8d(ResNetOptions options = {});
+/// ResNeXt-101 with 64 groups of 4 channels.
 ResNet resnext101_64x4d(ResNetOptions options = {});
+/// ResNet-50 whose bottlenecks have twice the channels.
 ResNet wide_resnet50_2(ResNetOptions options = {});
+/// ResNet-101 whose bottlenecks have twice the channels.
 ResNet wide_resnet101_2(ResNetOptions options = {});
 
 }  // namespace ferrite::nn

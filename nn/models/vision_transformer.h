@@ -16,13 +16,14 @@ namespace ferrite::nn {
 struct VisionTransformerOptions {
   std::int64_t classes = 1000;
   std::int64_t in_channels = 3;
-  std::int64_t image_size = 224;
-  std::int64_t patch_size = 16;
-  std::int64_t num_layers = 12;
-  std::int64_t num_heads = 12;
-  std::int64_t hidden_dim = 768;
-  std::int64_t mlp_dim = 3072;
-  double dropout = 0;  ///< the probability of dropping values, in training
+  std::int64_t image_size = 224;  ///< the height and the width of the images
+  std::int64_t patch_size = 16;   ///< the height and the width of the patches
+  std::int64_t num_layers = 12;   ///< the number of blocks
+  std::int64_t num_heads = 12;    ///< the number of attention heads of a block
+  std::int64_t hidden_dim = 768;  ///< the size of a token
+  std::int64_t mlp_dim = 3072;  ///< the size of the hidden layer of a block's feed-forward network
+  double dropout = 0;           ///< the probability of dropping values, in training
+  /// The probability with which an attention weight becomes zero while training.
   double attention_dropout = 0;
 };
 
@@ -32,10 +33,11 @@ class EncoderBlock : public Cloneable<EncoderBlock> {
   explicit EncoderBlock(const VisionTransformerOptions& options);
   Tensor forward(const Tensor& input) override;
 
-  LayerNorm ln_1;
-  MultiheadAttention self_attention;
-  Dropout dropout;
-  LayerNorm ln_2;
+  LayerNorm ln_1;                     ///< the layer norm before self-attention
+  MultiheadAttention self_attention;  ///< the self-attention
+  Dropout dropout;                    ///< the dropout of this part, in training
+  LayerNorm ln_2;                     ///< the layer norm before the feed-forward network
+  /// The feed-forward network: hidden_dim to mlp_dim and back, with a GELU between.
   Sequential mlp;
 };
 
@@ -46,9 +48,9 @@ class VisionEncoder : public Cloneable<VisionEncoder> {
   Tensor forward(const Tensor& input) override;
 
   Tensor pos_embedding;  ///< [1, L, hidden_dim]
-  Dropout dropout;
-  Sequential layers;
-  LayerNorm ln;
+  Dropout dropout;       ///< the dropout of this part, in training
+  Sequential layers;     ///< the blocks, in order
+  LayerNorm ln;          ///< the layer norm behind the last block
 };
 
 /// [N, in_channels, image_size, image_size] to logits [N, classes]: patches as tokens after one
@@ -64,10 +66,10 @@ class VisionTransformer : public Cloneable<VisionTransformer> {
   VisionTransformerOptions options_;  // checked before the layers are made
 
  public:
-  Conv2d conv_proj;
-  Tensor class_token;  ///< [1, 1, hidden_dim]
-  VisionEncoder encoder;
-  Sequential heads;
+  Conv2d conv_proj;       ///< the convolution that makes a token of each patch
+  Tensor class_token;     ///< [1, 1, hidden_dim]
+  VisionEncoder encoder;  ///< the positions, the blocks and the last norm
+  Sequential heads;       ///< the linear layer that makes logits of the class token
 };
 
 }  // namespace ferrite::nn

@@ -24,6 +24,7 @@
 
 namespace ferrite::onnx {
 
+/// The options of onnx::save().
 struct SaveOptions {
   int opset = 17;  ///< of ONNX's operators: 17 to 20
   /// Whether the first dimension of the inputs may have any size, instead of the example's.
@@ -119,7 +120,9 @@ class Network : public nn::Module {
   /// description.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
 
+  /// The names of the inputs in the file.
   const std::vector<std::string>& input_names() const;
+  /// The names of the outputs in the file.
   const std::vector<std::string>& output_names() const;
   std::string name() const override { return "Network"; }
   std::string extra_repr() const override;

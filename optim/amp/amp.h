@@ -38,6 +38,7 @@ class Amp {
   Amp& operator=(Amp&&) noexcept;
   ~Amp();
 
+  /// The options that the opt level and the arguments made.
   const Properties& properties() const;
 
   /// A region for computations outside the models: that of O1; at other levels it does nothing.
@@ -105,6 +106,7 @@ Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevelOrName level = O
 
 /// torch.amp's names.
 using ferrite::optim::GradScaler;
+/// For code outside of the model: an autocast region at O1, nothing at other levels.
 using autocast = AutocastGuard;
 
 }  // namespace ferrite::optim::amp

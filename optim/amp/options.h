@@ -11,12 +11,14 @@
 
 namespace ferrite::optim::amp {
 
+/// O0 float32, O1 by operation, O2 a 16-bit model with float32 master weights, O3 16 bits alone.
 enum class OptLevel : std::uint8_t {
   O0,  ///< float32
   O1,  ///< float32 weights, operations by policy (ops/autocast.h)
   O2,  ///< 16-bit model except for batch norms, float32 master weights
   O3,  ///< 16 bits throughout
 };
+/// O0 float32, O1 by operation, O2 a 16-bit model with float32 master weights, O3 16 bits alone.
 using enum OptLevel;
 
 /// "O0" to "O3", as programs take it; ValueError for others.
@@ -31,6 +33,7 @@ struct OptLevelOrName {
   OptLevelOrName(const std::string& text) : OptLevelOrName(std::string_view(text)) {}
   operator OptLevel() const { return level; }
 
+  /// O0 float32, O1 by operation, O2 a 16-bit model with float32 master weights, O3 16 bits alone.
   OptLevel level;
 };
 
@@ -44,11 +47,13 @@ class LossScale {
   LossScale(std::string_view text);
   LossScale(const char* text) : LossScale(std::string_view(text)) {}
   LossScale(const std::string& text) : LossScale(std::string_view(text)) {}
+  /// A loss scale that adapts itself: 2^16 at first, halved after an overflow.
   static constexpr LossScale make_dynamic() { return LossScale(); }
 
   bool is_dynamic() const { return value_ == 0; }
   /// At first.
   double value() const { return is_dynamic() ? 65536 : value_; }
+  /// "dynamic", or the number.
   std::string str() const;
 
   friend bool operator==(const LossScale&, const LossScale&) = default;
@@ -57,6 +62,7 @@ class LossScale {
   constexpr LossScale() = default;
   double value_ = 0;
 };
+/// The loss scale that adapts itself, for Options::loss_scale.
 inline constexpr LossScale dynamic = LossScale::make_dynamic();
 
 struct Options {
@@ -77,12 +83,12 @@ struct Options {
 
 /// A level together with its overrides, under Apex's names.
 struct Properties {
-  bool enabled = true;
+  bool enabled = true;  ///< whether mixed precision is on
   OptLevel opt_level = O0;
-  std::optional<DType> cast_model_type = {};  ///< of the model and its inputs
-  bool autocast = false;                      ///< Apex: patch_torch_functions
-  std::optional<bool> keep_batchnorm_fp32 = {};
-  bool master_weights = false;
+  std::optional<DType> cast_model_type = {};     ///< of the model and its inputs
+  bool autocast = false;                         ///< Apex: patch_torch_functions
+  std::optional<bool> keep_batchnorm_fp32 = {};  ///< whether batch norms stay in float32
+  bool master_weights = false;  ///< whether the optimizer updates float32 copies of the weights
   LossScale loss_scale = 1.0;
   DType dtype = kFloat32;  ///< of operations that do not compute in float32
 

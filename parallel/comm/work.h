@@ -38,6 +38,7 @@ class Work {
   Work() = default;
   explicit Work(std::shared_ptr<detail::WorkState> state) : state_(std::move(state)) {}
 
+  /// Whether there is an operation.
   bool defined() const { return state_ != nullptr; }
   /// Whether it has ended; never waits.
   bool is_completed() const { return !state_ || state_->done(); }

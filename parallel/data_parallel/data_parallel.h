@@ -65,6 +65,7 @@ class DataParallelBase : public nn::Module {
   DataParallelBase(const DataParallelBase&) = delete;
 
   const std::vector<Device>& devices() const { return devices_; }
+  /// Where outputs are gathered.
   const Device& output_device() const { return output_; }
   const DataParallelOptions& options() const { return options_; }
   /// The communicator of the first `devices` devices, two or more.
@@ -84,6 +85,7 @@ class DataParallelBase : public nn::Module {
   class Call {
    public:
     explicit Call(DataParallelBase& dp);
+    /// Notes for the report that the inputs have been sent.
     void scattered(std::int64_t bytes) {
       if (timed_) timed_->scattered(bytes);
     }
@@ -91,12 +93,15 @@ class DataParallelBase : public nn::Module {
     Replicas replicate(std::size_t chunks);
     /// There is only one chunk, which goes to the module itself.
     void not_replicated();
+    /// Notes for the report that the replicas have run.
     void applied() {
       if (timed_) timed_->applied();
     }
+    /// Notes for the report that the outputs have been joined.
     void gathered(std::int64_t bytes) {
       if (timed_) timed_->gathered(bytes);
     }
+    /// The call is over.
     void end() {
       if (timed_) dp_.times_->end(std::move(*timed_));
     }
@@ -152,6 +157,7 @@ class DataParallel final : public DataParallelBase {
           Call call(*this);
           if constexpr (std::is_void_v<Result<Inputs...>>) {
             apply(call, x...);
+            /// The call is over.
             call.end();
           } else {
             auto results = apply(call, x...);
@@ -190,11 +196,13 @@ class DataParallel final : public DataParallelBase {
     Call call(*this);
     if constexpr (std::is_void_v<Result<const Inputs&...>>) {
       apply(call, inputs...);
+      /// The call is over.
       call.end();
     } else {
       using R = Result<const Inputs&...>;
       std::vector<R> results = apply(call, inputs...);
       R result = joined(results);
+      /// Notes for the report that the outputs have been joined.
       call.gathered(dp::moved_bytes(results, output_device()));
       call.end();
       return result;
@@ -215,6 +223,7 @@ class DataParallel final : public DataParallelBase {
     const Arguments whole(inputs...);
     std::vector<Arguments> parts(1);
     if constexpr (sizeof...(Inputs) > 0) parts = scatter(whole, devices(), options().dim);
+    /// Notes for the report that the inputs have been sent.
     call.scattered(dp::moved_bytes(whole, parts));
     const auto used = std::span(devices()).first(parts.size());
     if (parts.size() > 1) {
@@ -234,10 +243,12 @@ class DataParallel final : public DataParallelBase {
     });
   }
 
+  /// Notes for the report that the replicas have run.
   template <class F>
   auto applied(Call& call, const F& f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
       f();
+      /// Notes for the report that the replicas have run.
       call.applied();
     } else {
       auto results = f();

@@ -33,6 +33,7 @@ enum class CriterionReduction : std::uint8_t {
 };
 
 struct DataParallelCriterionOptions {
+  /// How one loss is made of those of the parts.
   CriterionReduction reduction = CriterionReduction::mean;
 };
 

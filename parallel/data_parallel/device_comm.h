@@ -46,6 +46,7 @@ class DeviceComm : public std::enable_shared_from_this<DeviceComm> {
 
   /// Total between devices so far.
   std::int64_t bytes_broadcast() const { return bytes_broadcast_; }
+  /// Bytes of gradients that were summed.
   std::int64_t bytes_reduced() const { return bytes_reduced_; }
 
  protected:

@@ -18,6 +18,7 @@ class Replicas {
   std::size_t size() const;
   /// Number 0 is the module itself. All have the type of the replicated module.
   nn::Module& operator[](std::size_t replica) const;
+  /// The copy of the module on a device.
   template <class M>
   M& get(std::size_t replica) const {
     return static_cast<M&>((*this)[replica]);
@@ -29,12 +30,14 @@ class Replicas {
 
   struct State;
   explicit Replicas(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// The tensors of a device's copy.
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
   std::shared_ptr<State> state_;
 };
 
+/// The options of replicate().
 struct ReplicateOptions {
   /// Gradients are summed and sent to the root in buckets of this many megabytes (2^20 bytes), each
   /// once its last gradient is there, while backward continues.

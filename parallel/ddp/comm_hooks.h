@@ -27,7 +27,9 @@ class GradBucket {
         scratch_(scratch) {}
 
   ProcessGroup& group() const { return group_; }
+  /// The number of the bucket.
   std::size_t index() const { return index_; }
+  /// Whether the bucket is the last of the step.
   bool is_last() const { return index_ + 1 == count_; }
   /// All gradients in one dimension, which the hook changes in place. There are zeros between them,
   /// because each begins at a multiple of 64 bytes.
@@ -66,6 +68,7 @@ CommWork allreduce(GradBucket& bucket);
 /// Gradients are sent as float16 (values beyond 65504 become infinite) or bfloat16, added in
 /// float32 and rounded once more.
 CommWork fp16_compress(GradBucket& bucket);
+/// Gradients travel as bfloat16.
 CommWork bf16_compress(GradBucket& bucket);
 /// Leaves gradients as they are: for measuring the cost of communication.
 CommWork noop(GradBucket& bucket);

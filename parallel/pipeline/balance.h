@@ -9,6 +9,7 @@
 
 namespace ferrite::parallel {
 
+/// The options of balance_by_time().
 struct BalanceByTimeOptions {
   /// Where the layers are measured; default: the host. For stages on virtual devices, use the
   /// host's times.
@@ -16,6 +17,7 @@ struct BalanceByTimeOptions {
   double seconds = 1;  ///< measuring time; every layer runs at least once
 };
 
+/// The options of balance_by_size().
 struct BalanceBySizeOptions {
   Device device = {};
   int chunks = 1;  ///< micro-batches that `sample` will be split into
@@ -42,6 +44,7 @@ std::vector<std::int64_t> balance_by_size(int stages, nn::Sequential& model, con
 /// Milliseconds of forward and backward, and bytes, of each layer: the costs used above.
 std::vector<double> layer_times(nn::Sequential& model, const Tensor& sample,
                                 const BalanceByTimeOptions& options = {});
+/// The bytes that each layer keeps for backward.
 std::vector<double> layer_sizes(nn::Sequential& model, const Tensor& sample,
                                 const BalanceBySizeOptions& options = {});
 

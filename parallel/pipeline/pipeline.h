@@ -51,6 +51,7 @@ enum class PipelineCheckpoint : std::uint8_t {
 
 struct PipelineOptions {
   int chunks = 1;  ///< micro-batches
+  /// Which micro-batches are recomputed in backward.
   PipelineCheckpoint checkpoint = PipelineCheckpoint::except_last;
   /// Number of layers of each stage; empty: as equal as possible. See balance_by_time().
   std::vector<std::int64_t> balance = {};
@@ -63,7 +64,8 @@ struct PipelineOptions {
 /// Layers [first_layer, first_layer + layers) of the model.
 struct PipelineStage {
   Device device = {};
-  std::int64_t first_layer = 0, layers = 0;
+  std::int64_t first_layer = 0;  ///< the index of the stage's first layer
+  std::int64_t layers = 0;       ///< the number of layers of the stage
 };
 
 /// A network whose layers are divided into stages on several devices, through which the

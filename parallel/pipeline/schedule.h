@@ -13,10 +13,13 @@ namespace ferrite::parallel {
 
 /// At `tick`, `stage` works on `micro_batch`.
 struct ScheduledRun {
-  int tick = 0, stage = 0, micro_batch = 0;
+  int tick = 0;         ///< the tick of the clock in which the stage works on it
+  int stage = 0;        ///< the number of the stage
+  int micro_batch = 0;  ///< the number of the micro-batch
   friend bool operator==(const ScheduledRun&, const ScheduledRun&) = default;
 };
 
+/// Whether micro-batches go forward or backward.
 enum class PipelinePhase : std::uint8_t { forward, backward };
 
 /// Every combination of stage and micro-batch once, in stages + micro_batches - 1 ticks: in

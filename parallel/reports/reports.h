@@ -15,6 +15,7 @@ namespace ferrite::parallel {
 
 /// DistributedDataParallel: its buckets and their communication times.
 struct DDPReport {
+  /// A bucket of gradients and its times.
   struct Bucket {
     std::vector<std::string> parameters;  ///< in the order of their positions
     std::int64_t numel = 0, bytes = 0;    ///< as communicated, including gaps
@@ -25,8 +26,8 @@ struct DDPReport {
     double ready_ms = 0, begun_ms = 0, ended_ms = 0;
   };
 
-  std::string group;  ///< "gloo, 4 ranks, this is rank 0"
-  std::vector<Bucket> buckets;
+  std::string group;                       ///< "gloo, 4 ranks, this is rank 0"
+  std::vector<Bucket> buckets;             ///< the buckets, in the order of their communication
   bool rebuilt = false;                    ///< whether rebuilt in the order in which gradients
                                            ///< arrive
   std::int64_t parameters = 0, bytes = 0;  ///< totals over all buckets, per step
@@ -59,6 +60,7 @@ struct DataParallelReport {
   double scatter_replicate_ms = 0;
   /// The time of forward on the slowest replica; and on each device, 0 if it had nothing to do.
   double forward_ms = 0;
+  /// Milliseconds of forward on each device; 0 if it had nothing to do.
   std::vector<double> device_forward_ms;
   /// From the end of forward until all outputs were gathered.
   double gather_ms = 0;
@@ -75,15 +77,19 @@ struct DataParallelReport {
 
 /// Pipeline: its stages, and their time and memory.
 struct PipelineReport {
+  /// A stage of the pipeline, and its times.
   struct Stage {
     Device device = {};
-    std::int64_t first_layer = 0, layers = 0;
+    std::int64_t first_layer = 0;            ///< the index of the stage's first layer
+    std::int64_t layers = 0;                 ///< the number of layers of the stage
     std::int64_t parameters = 0, bytes = 0;  ///< of the parameters
     /// Per step, for all micro-batches together, on the device: waits for other stages are not
     /// included. `recompute_ms` is the time of checkpointing's recomputation before backward.
     double forward_ms = 0, recompute_ms = 0, backward_ms = 0;
+    /// Milliseconds of a step in which the stage worked: forward, recomputation and backward.
     double busy_ms() const { return forward_ms + recompute_ms + backward_ms; }
   };
+  /// The memory of a device.
   struct Memory {
     Device device = {};
     /// Peak bytes held by the device during a step beyond those at its start, sampled whenever a
@@ -118,8 +124,10 @@ namespace reports {
 /// Milliseconds during which any of the spans (begin, end) was active, and the part of these after
 /// `hidden_until`, the end of the work that may hide them.
 struct Overlap {
-  double total = 0, exposed = 0;
+  double total = 0;    ///< the time in which any of the spans was active
+  double exposed = 0;  ///< the part of the time that nothing hid
 };
+/// The time of all, and of what overlaps.
 Overlap overlap(std::vector<std::pair<double, double>> spans, double hidden_until);
 
 }  // namespace reports

@@ -32,7 +32,7 @@
 namespace ferrite::parallel {
 
 struct ColumnParallelLinearOptions {
-  bool bias = true;
+  bool bias = true;  ///< whether there is a bias
   /// Whether every rank gets the whole output; else its part of the last dimension, for a following
   /// RowParallelLinear.
   bool gather_output = true;
@@ -55,6 +55,7 @@ class ColumnParallelLinear : public nn::Cloneable<ColumnParallelLinear>, public 
                                             std::span<const Tensor> outputs) const override;
   std::vector<SplitTensor> split_tensors() const override;
   std::shared_ptr<ProcessGroup> group() const override { return group_; }
+  /// Whether every rank gets the whole output, not only its part.
   bool gather_output() const { return gather_output_; }
 
   Tensor weight;  ///< [out_features / ranks, in_features]
@@ -66,7 +67,7 @@ class ColumnParallelLinear : public nn::Cloneable<ColumnParallelLinear>, public 
 };
 
 struct RowParallelLinearOptions {
-  bool bias = true;
+  bool bias = true;  ///< whether there is a bias
   /// Whether the input is this rank's part of the last dimension, from a ColumnParallelLinear; else
   /// it is whole, and split here.
   bool input_is_parallel = false;
@@ -91,6 +92,7 @@ class RowParallelLinear : public nn::Cloneable<RowParallelLinear>, public SplitM
                                             std::span<const Tensor> outputs) const override;
   std::vector<SplitTensor> split_tensors() const override;
   std::shared_ptr<ProcessGroup> group() const override { return group_; }
+  /// Whether each rank is given its part of the input, not the whole.
   bool input_is_parallel() const { return input_is_parallel_; }
 
   Tensor weight;  ///< [out_features, in_features / ranks]
@@ -102,9 +104,9 @@ class RowParallelLinear : public nn::Cloneable<RowParallelLinear>, public SplitM
 };
 
 struct ParallelMLPOptions {
-  bool bias = true;
+  bool bias = true;  ///< whether there is a bias
   std::shared_ptr<ProcessGroup> group = {};
-  Generator* generator = nullptr;
+  Generator* generator = nullptr;  ///< what the weights are drawn from, the same on all ranks
 };
 
 /// The feed-forward block of a transformer: [..., hidden] to `ffn_hidden`, GELU, and back. `fc1` is
@@ -115,8 +117,8 @@ class ParallelMLP : public nn::Cloneable<ParallelMLP> {
   ParallelMLP(std::int64_t hidden, std::int64_t ffn_hidden, const ParallelMLPOptions& options = {});
   Tensor forward(const Tensor& input) override;
 
-  ColumnParallelLinear fc1;
-  RowParallelLinear fc2;
+  ColumnParallelLinear fc1;  ///< the column-parallel layer, from hidden to ffn_hidden
+  RowParallelLinear fc2;     ///< the row-parallel layer, from ffn_hidden back to hidden
 };
 
 }  // namespace ferrite::parallel

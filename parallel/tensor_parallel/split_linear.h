@@ -28,7 +28,7 @@
 namespace ferrite::parallel {
 
 struct SplitLinearOptions {
-  bool bias = true;
+  bool bias = true;  ///< whether there is a bias
   /// For drawing weights; default: the host's default generator.
   Generator* generator = nullptr;
 };
@@ -50,6 +50,7 @@ class SplitLinear : public nn::Module, public SplitModule {
  public:
   /// The current devices of the parts.
   std::vector<Device> devices() const;
+  /// The part of the layer on the device of this number.
   LinearPart& part(std::size_t device) const;
   std::string extra_repr() const override;
   std::vector<SplitTensor> split_tensors() const override;
@@ -103,8 +104,8 @@ class SplitMLP : public nn::Cloneable<SplitMLP> {
            const SplitLinearOptions& options = {});
   Tensor forward(const Tensor& input) override;
 
-  ColumnSplitLinear fc1;
-  RowSplitLinear fc2;
+  ColumnSplitLinear fc1;  ///< the column-split layer, from hidden to ffn_hidden
+  RowSplitLinear fc2;     ///< the row-split layer, from ffn_hidden back to hidden
 };
 
 }  // namespace ferrite::parallel

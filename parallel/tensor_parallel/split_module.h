@@ -34,6 +34,7 @@ class SplitModule {
   virtual std::shared_ptr<ProcessGroup> group() const { return nullptr; }
 };
 
+/// Parameters that are divided over the ranks, and those that every rank has.
 struct ParametersBySplit {
   std::vector<Tensor> split;  ///< parts; other ranks have the others
   /// Tensors that are the same on all ranks; also all parts of tensors split over this process's

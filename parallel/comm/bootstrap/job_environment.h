@@ -29,7 +29,7 @@ int local_rank();
 struct StorePlace {
   /// True if the launcher serves it (FERRITE_STORE); else rank 0 does.
   bool served_by_launcher = false;
-  std::string host;
+  std::string host;  ///< the address of the store
   /// In the order in which rank 0 tries to listen, and the others look for it.
   std::vector<std::uint16_t> ports;
   std::string port_source;  ///< "MASTER_PORT", for messages

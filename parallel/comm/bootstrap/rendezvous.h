@@ -35,9 +35,11 @@ class Rendezvous {
              std::shared_ptr<Store> store, std::shared_ptr<bootstrap::TcpMonitor> monitor);
   ~Rendezvous();  ///< leaves, with a linger of 2 s
 
+  /// Where the ranks meet.
   const bootstrap::Place& place() const { return place_; }
   /// A store with the keys of this start of the job.
   const std::shared_ptr<Store>& store() const { return store_; }
+  /// The object that finds lost ranks.
   std::shared_ptr<bootstrap::Monitor> monitor() const;
   /// Says goodbye to the other ranks. The rank that serves the store waits until all have left, for
   /// at most `linger`: without a store they can only finish what they had begun. Call it once; the

@@ -22,6 +22,7 @@
 
 namespace ferrite::parallel {
 
+/// The options of spawn().
 struct SpawnOptions {
   /// For a job on several hosts, each of which calls spawn() with as many processes: their number,
   /// and that of this one. They then need MASTER_ADDR and MASTER_PORT, here or in the environment.

@@ -16,6 +16,7 @@ namespace ferrite::parallel {
 class Store {
  public:
   virtual ~Store() = default;
+  /// Writes a value, which all ranks can read.
   virtual void set(const std::string& key, std::string_view value) = 0;
   /// Waits until the key exists; DistributedError, naming it, after `timeout`.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
@@ -37,6 +38,7 @@ class Store {
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store);
+  /// Writes a value, which all ranks can read.
   void set(const std::string& key, std::string_view value) override;
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::int64_t add(const std::string& key, std::int64_t amount) override;

@@ -9,6 +9,7 @@
 
 namespace ferrite::parallel {
 
+/// The options of groups within one process.
 struct LocalGroupOptions {
   Milliseconds timeout = std::chrono::minutes(10);
 };
