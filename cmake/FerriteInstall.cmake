@@ -1,7 +1,7 @@
 # Installs the libraries, the public headers below include/ferrite/ as they lie in the tree, and the package
-# files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The component
-# kernel_test, the kit and the emulator that kernels are tested with, is a part of its own. What was not
-# built (the kit, the emulator, ferrite-run) is left out. Components of the installation: runtime (shared
+# files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The components
+# hdf5, onnx and kernel_test (the kit and the emulator that kernels are tested with) are parts of their own.
+# Those that were not built, and ferrite-run if it was not, are left out. Components of the installation: runtime (shared
 # libraries), tools (programs), dev (the rest) and kernel_test.
 
 include(CMakePackageConfigHelpers)
@@ -48,12 +48,17 @@ ferrite_with_included(kit_headers tests/kit/kernel_case.h tests/kit/doctest_cont
 list(REMOVE_ITEM kit_headers ${headers})
 ferrite_install_headers(COMPONENT kernel_test ${kit_headers})
 
-# ferrite_install_libraries(<export> <target>...): libraries, and the file by which find_package finds
-# them.
+# ferrite_install_libraries(<export> [OPTIONAL] <target>...): libraries, and the file by which find_package
+# finds them. OPTIONAL leaves out those that were not built.
 function(ferrite_install_libraries export)
-  install(TARGETS ${ARGN} EXPORT ${export}
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
-          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIONAL" "" "")
+  set(optional)
+  if(arg_OPTIONAL)
+    set(optional OPTIONAL)
+  endif()
+  install(TARGETS ${arg_UNPARSED_ARGUMENTS} EXPORT ${export}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime ${optional} NAMELINK_COMPONENT dev
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev ${optional}
           OBJECTS DESTINATION ${CMAKE_INSTALL_LIBDIR}/ferrite COMPONENT dev
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT ${export} NAMESPACE ferrite:: DESTINATION ${ferrite_package} COMPONENT dev)
@@ -69,12 +74,12 @@ if(FERRITE_HAVE_HDF5)
   # The component hdf5, for which programs ask: find_package(ferrite COMPONENTS hdf5).
   file(GLOB hdf5_headers RELATIVE ${PROJECT_SOURCE_DIR} data/hdf5/*.h)
   ferrite_install_headers(${hdf5_headers})
-  ferrite_install_libraries(ferrite-hdf5-targets ferrite_hdf5)
+  ferrite_install_libraries(ferrite-hdf5-targets OPTIONAL ferrite_hdf5)
 endif()
 if(FERRITE_HAVE_ONNX)
   # The component onnx. Its headers for users; the others need ONNX's and protobuf's.
   ferrite_install_headers(nn/onnx/onnx.h)
-  ferrite_install_libraries(ferrite-onnx-targets ferrite_onnx_file ferrite_onnx)
+  ferrite_install_libraries(ferrite-onnx-targets OPTIONAL ferrite_onnx_file ferrite_onnx)
 endif()
 install(TARGETS ferrite_kernel_test EXPORT ferrite-kernel_test-targets COMPONENT kernel_test OPTIONAL
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache mold
+  g++ cmake make ninja-build ccache mold
   libeigen3-dev gemmi-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libdeflate-dev libpng-dev
   libjpeg62-turbo-dev libssl-dev
   libgloo-dev libhdf5-dev libonnx-dev libprotobuf-dev

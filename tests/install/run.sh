@@ -2,8 +2,8 @@
 # Installs a built Ferrite into an empty folder, then configures, builds and runs a program
 # against it as a user would: tests/install/run.sh <build folder> <scratch folder> [cmake
 # options...]
-# The library is installed first as if nothing else had been built, then once more with the component
-# kernel_test.
+# The library is installed first as if nothing else had been built, then with the components hdf5 and onnx,
+# then with kernel_test.
 set -euo pipefail
 build=$1
 scratch=$2
@@ -28,7 +28,23 @@ mkdir "$only"
   -o -name ferrite.pc -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
   -exec cp --parents {} "$only" \; -exec sed -i "s#$build#$only#g" "$only/{}" \;)
 (cd "$build" && find lib kernels \( -name 'libferrite_*' -o -name cpu_only.cpp.o \) ! -name '*kernel_test*' \
-  ! -name '*emulator*' -exec cp -a --parents {} "$only" \;)
+  ! -name '*emulator*' ! -name '*hdf5*' ! -name '*onnx*' -exec cp -a --parents {} "$only" \;)
+install "$only"
+
+# A component that was not built is not there, and the reason is given.
+refused() {  # refused <component> <what to do> [cmake options...]
+  if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
+    -DCOMPONENTS="$1" "${@:3}" >"$scratch/refused.log" 2>&1 \
+    || ! tr -s ' \n' ' ' <"$scratch/refused.log" | grep -q "no component $1: .*$2"; then
+    echo "expected find_package to say that, and why, there is no component $1:" >&2
+    cat "$scratch/refused.log" >&2
+    exit 1
+  fi
+}
+refused kernel_test "build the target kernel_test" "$@"
+refused hdf5 "build its target ferrite_hdf5" "$@"
+refused onnx "build its target ferrite_onnx" "$@"
+(cd "$build" && find lib \( -name '*hdf5*' -o -name '*onnx*' \) -exec cp -a --parents {} "$only" \;)
 install "$only"
 
 # The README's program, its first C++ block, must compile and link; and it must be short.
@@ -71,14 +87,6 @@ for other in "${version%%.*}.$((minor + 1))" "$((${version%%.*} + 1)).0"; do
     exit 1
   fi
 done
-# The component kernel_test is not there, and the reason is given.
-if cmake -S "$here/consumer" -B "$scratch/refused" -DCMAKE_PREFIX_PATH="$scratch/prefix" \
-  -DCOMPONENTS=kernel_test "$@" >"$scratch/refused.log" 2>&1 \
-  || ! tr -s ' \n' ' ' <"$scratch/refused.log" | grep -q "no component kernel_test: .* build the target kernel_test"; then
-  echo "expected find_package to say that, and why, there is no component kernel_test:" >&2
-  cat "$scratch/refused.log" >&2
-  exit 1
-fi
 # The component hdf5, where it was built.
 if compgen -G "$scratch/prefix/lib*/libferrite_hdf5.*" >/dev/null; then
   cmake -S "$here/consumer" -B "$scratch/build" -DCOMPONENTS=hdf5
