@@ -30,28 +30,29 @@
 
 namespace ferrite::data {
 
+/// In the order of torch.utils.data.DataLoader's arguments, then Ferrite's own.
 struct DataLoaderOptions {
   /// Samples in a batch.
   std::int64_t batch_size = 1;
-  bool shuffle = false;     ///< a new permutation every epoch
-  int num_workers = 0;      ///< threads that prepare batches; 0: the calling thread
+  bool shuffle = false;  ///< a new permutation every epoch
+  /// Replaces shuffle: `.sampler = DistributedSampler(...)`, or a shared_ptr to a sampler.
+  Given<Sampler> sampler = {};
+  /// Replaces batch_size, shuffle, drop_last and sampler.
+  Given<BatchSampler> batch_sampler = {};
+  int num_workers = 0;  ///< threads that prepare batches; 0: the calling thread
+  /// Batches are in page-locked memory, from which .to(device, non_blocking) copies asynchronously;
+  /// in ordinary memory if there is no CUDA device.
+  bool pin_memory = false;
   bool drop_last = false;   ///< leave out an incomplete last batch
   int prefetch_factor = 2;  ///< batches that each worker may prepare ahead
   /// Seed of the shuffle and the random transforms; default: default_seed() at construction.
   std::optional<std::uint64_t> seed = {};
-  /// Batches are in page-locked memory, from which .to(device, non_blocking) copies asynchronously;
-  /// in ordinary memory if there is no CUDA device.
-  bool pin_memory = false;
   /// The device of the batches: the host, or a device to which their tensors are copied, row-major,
   /// on a stream of the loader, each batch while the device works on the previous one. Workers
   /// prepare them in page-locked memory; without workers the calling thread prepares one batch
   /// ahead. The current stream waits for the copy, the host does not; two batches are in device
   /// memory. Tensors that a data set returns on that device already are passed through.
   Device device = {};
-  /// Replaces shuffle: `.sampler = DistributedSampler(...)`, or a shared_ptr to a sampler.
-  Given<Sampler> sampler = {};
-  /// Replaces batch_size, shuffle, drop_last and sampler.
-  Given<BatchSampler> batch_sampler = {};
 };
 
 namespace impl {

@@ -5,6 +5,7 @@
 // Images are decoded on access, in the calling threads: a loader's workers.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -51,6 +52,10 @@ class ImageFolder : public RandomDataset {
   /// has no images. ValueError for a mode that keeps the file's channels, and for max_pixels below
   /// 1.
   explicit ImageFolder(const std::filesystem::path& root, const ImageFolderOptions& options = {});
+  /// As in torchvision: `ImageFolder("photos", ToTensor())`.
+  template <std::convertible_to<Transform> T>
+  ImageFolder(const std::filesystem::path& root, const T& transform)
+      : ImageFolder(root, ImageFolderOptions{.transform = transform}) {}
 
   /// The number of images.
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_->size()); }

@@ -50,10 +50,10 @@ data::DataLoader<> share_of(const std::shared_ptr<data::Dataset>& set, data::Spl
                                               .seed = options.seed,
                                               .pad = training};
   return data::DataLoader(set, {.batch_size = *options.batch_size,
+                                .sampler = data::DistributedSampler(set->size(), share),
                                 .num_workers = options.workers,
                                 .seed = options.seed,
-                                .device = device,
-                                .sampler = data::DistributedSampler(set->size(), share)});
+                                .device = device});
 }
 
 double learning_rate(const Options& options) {

@@ -29,15 +29,15 @@ using namespace ferrite;
 data::DataLoader<> loader_of(const std::shared_ptr<data::Dataset>& dataset, bool training,
                              const examples::elastic::Options& options, const Device& device) {
   return data::DataLoader(dataset, {.batch_size = *options.batch_size,
-                                    .num_workers = options.workers,
-                                    .seed = options.seed,
-                                    .device = device,
                                     .sampler = data::DistributedSampler(
                                         dataset->size(), {.rank = parallel::get_rank(),
                                                           .world_size = parallel::get_world_size(),
                                                           .shuffle = training,
                                                           .seed = options.seed,
-                                                          .pad = training})});
+                                                          .pad = training}),
+                                    .num_workers = options.workers,
+                                    .seed = options.seed,
+                                    .device = device});
 }
 
 class Run {

@@ -311,7 +311,7 @@ struct Growing : BatchSampler {
 
 TEST_CASE("dataloader: batches of one's own") {
   for (const int workers : {0, 2}) {
-    const DataLoaderOptions options{.num_workers = workers, .batch_sampler = Growing()};
+    const DataLoaderOptions options{.batch_sampler = Growing(), .num_workers = workers};
     DataLoader loader(numbers(10), options);
     CHECK(loader.size() == 4);
     CHECK(run_epoch(loader) == Indices{0, -1, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, 9, -1});
@@ -329,7 +329,7 @@ TEST_CASE("dataloader: batches of one's own") {
   }
   CHECK_THROWS_AS(DataLoader(numbers(9), {.batch_size = 2, .batch_sampler = Growing()}),
                   ValueError);
-  CHECK_THROWS_AS(DataLoader(numbers(9), {.drop_last = true, .batch_sampler = Growing()}),
+  CHECK_THROWS_AS(DataLoader(numbers(9), {.batch_sampler = Growing(), .drop_last = true}),
                   ValueError);
   DataLoader short_of(numbers(9), {.batch_sampler = Growing()});
   CHECK_THROWS_AS(run_epoch(short_of), IndexError);

@@ -94,6 +94,7 @@ TEST_CASE("image folder: gray and RGB, and the transform's bits") {
   CHECK(gray.image(1).to_vector<std::int64_t>() ==
         read_image(root / "b/rgb.png", ImageMode::gray).to_vector<std::int64_t>());
   const Compose transform{Resize(1, 1), ToTensor(), Normalize(0.5, 0.25)};
+  CHECK(ImageFolder(root.path(), transform).get(1).input.shape() == Shape{3, 1, 1});
   gray.set_transform(transform);
   const Batch batch = gray.get_batch(std::vector<std::int64_t>{1, 0, 1});
   CHECK(batch.inputs.shape() == Shape{3, 1, 1, 1});

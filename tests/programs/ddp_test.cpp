@@ -61,10 +61,10 @@ std::vector<double> train(bool sync_batch_norm, const Device& device) {
   data::DataLoader loader(
       data::TensorDataset{samples},
       {.batch_size = kBatch / parallel::get_world_size(),
-       .device = device,
        .sampler = data::DistributedSampler(kSamples, {.rank = parallel::get_rank(),
                                                       .world_size = parallel::get_world_size(),
-                                                      .shuffle = false})});
+                                                      .shuffle = false}),
+       .device = device});
 
   std::vector<double> losses;
   for (std::int64_t epoch = 0; epoch < kEpochs; ++epoch) {
