@@ -1,5 +1,6 @@
 // What the code of the documentation takes from the program around it; only declared, nothing is
-// linked. context::page_PAGE is for docs/PAGE.md alone.
+// linked. context::page_PAGE is for docs/PAGE.md alone, context::page_tests_kit_README
+// for tests/kit/README.md.
 #pragma once
 
 #include <ferrite/autograd/record.h>
@@ -15,6 +16,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace ferrite::kernels::cuda {}
 
 namespace context {
 
@@ -77,6 +80,7 @@ extern nn::ResNet18& net;
 
 namespace page_kernels {
 using namespace kernels;
+using namespace kernels::cuda;
 extern kit::KernelCase c;
 extern kit::Operand out;
 void forward(const Stream& stream, const View& out, const View& gate, const View& value);
@@ -117,5 +121,10 @@ namespace page_tensors {
 extern Tensor signal, response;
 extern std::int64_t i, j, k;
 }  // namespace page_tensors
+
+namespace page_tests_kit_README {
+using kernels::View;
+void swiglu(const Stream& stream, const View& out, const View& gate, const View& value);
+}  // namespace page_tests_kit_README
 
 }  // namespace context
