@@ -103,7 +103,7 @@ def learning_curve():
 
 
 def strategies():
-    """Images per second of the strategies on two devices, beside one."""
+    """Images per second of the strategies on two devices, compared with one."""
     rows = table("docs/comparing.md", "strategy", "devices")
     names = {"single": "one device", "dp": "DataParallel", "dp-balanced": "DataParallel, loss on both",
              "ddp 25 MB": "DDP, Gloo's all-reduce", "ddp-ring 25 MB": "DDP, Ferrite's ring"}
@@ -116,14 +116,14 @@ def strategies():
         rate = number(row[4])
         svg.text(left - 8, y + 16, names[row[0]], "end", 12)
         svg.box(left, y, x_of(rate) - left, 22, FAINT if i == 0 else BLUE if row[0].startswith("dp") else ORANGE)
-        share = "" if i == 0 else f", {rate / number(rows[0][4]):.2f} times"
+        share = "" if i == 0 else f" ({rate / number(rows[0][4]):.2f}x)"
         svg.text(x_of(rate) + 5, y + 16, f"{rate:.0f}{share}", "start", 11, FAINT)
     svg.text(230, 236, "images per second; width 16, batch 64, one AMD EPYC with two cores", size=11, color=FAINT)
     return svg
 
 
 def predicted_steps():
-    """Measured and predicted milliseconds of a step on two devices of this kind of machine."""
+    """Measured and predicted milliseconds of a step on two CPU devices."""
     rows = table("benchmarks/results/2026-11-22-data-parallel-cpu.md", "case", "scaling", "batch")
     svg = Svg(640, 300, "Measured and predicted times of a training step on two devices")
     svg.text(320, 24, "A step on two CPU devices: measured, and predicted from one device and the links", bold=True)
@@ -140,20 +140,20 @@ def predicted_steps():
         svg.text(x, bottom + 16, row[0], size=12)
         svg.text(x, bottom + 31, f"{row[1]}, {row[2]} images", size=11, color=FAINT)
     svg.box(left, 278, 12, 12, BLUE)
-    svg.text(left + 18, 288, "measured, with its spread", "start", 12)
+    svg.text(left + 18, 288, "measured, with spread", "start", 12)
     svg.box(left + 190, 278, 12, 12, ORANGE)
     svg.text(left + 208, 288, "predicted", "start", 12)
     return svg
 
 
 def published():
-    """Efficiencies that others published, and what the planner predicts for the same machines."""
+    """Published efficiencies, and the planner's predictions for the same machines."""
     rows, source = [], ""
     for row in table("docs/planning.md", "source", "case", "published"):
         source = row[0] or source
         rows.append((source, row[1], number(row[2]), number(row[3])))
     svg = Svg(640, 70 + 24 * len(rows), "Published and predicted efficiencies on GPUs")
-    svg.text(320, 24, "Scaling efficiency on GPUs of others: published, and predicted", bold=True)
+    svg.text(320, 24, "Scaling efficiency on GPUs: published by others, and predicted by Ferrite", bold=True)
     left, right, top = 330, 610, 56
     x_of = lambda p: left + (p - 60) / 40 * (right - left)
     for p in range(60, 101, 10):
@@ -172,13 +172,13 @@ def published():
                          'stroke-width="2"/>')
     y = top + 24 * len(rows) + 4
     svg.text(left, y, "filled: published", "start", 12, BLUE)
-    svg.text(right, y, "ring: predicted", "end", 12, ORANGE)
+    svg.text(right, y, "open: predicted", "end", 12, ORANGE)
     return svg
 
 
 def architecture():
-    """The folders, each above those it uses, and a training step's way through them."""
-    svg = Svg(760, 470, "Ferrite's folders and a training step's way through them")
+    """The folders, each above those it uses, and how a training step passes through them."""
+    svg = Svg(760, 470, "Ferrite's folders, and how a training step passes through them")
     boxes = {
         "examples": (60, 50, 640, 40, "your program, examples", "#f6f8fa"),
         "data": (60, 120, 120, 66, "data", "#ddf4ff"), "metrics": (580, 120, 120, 66, "metrics", "#ddf4ff"),
@@ -186,7 +186,7 @@ def architecture():
         "nn": (230, 216, 320, 40, "nn", "#dafbe1"), "ops": (230, 270, 320, 40, "ops", "#dafbe1"),
         "autograd": (230, 324, 320, 40, "autograd", "#fbefff"), "kernels": (60, 378, 640, 40, "kernels", "#ffebe9"),
         "core": (60, 424, 640, 32, "core", "#f6f8fa")}
-    notes = {"data": "files, loader", "metrics": "meters, logs", "optim": "updates, scales",
+    notes = {"data": "files, loader", "metrics": "meters, logs", "optim": "optimizers, scaling",
              "parallel": "DataParallel, DDP", "nn": "modules and layers", "ops": "functions with their gradients",
              "autograd": "the tape and its engine", "kernels": "arithmetic: cpu/ and cuda/",
              "core": "tensor, memory, streams, random numbers, threads, profiler"}

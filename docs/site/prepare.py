@@ -38,13 +38,13 @@ PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/",
 
 
 # What docs/index.md has in place of <!-- reference -->: pages that Doxygen makes.
-REFERENCE = """| page | what it lists |
+REFERENCE = """| page | contents |
 | --- | --- |
-| [Classes](annotated.html) | the classes, by namespace, each with a line on it |
-| [Class index](classes.html) | the classes in the order of the alphabet |
+| [Classes](annotated.html) | all classes by namespace, with a one-line description |
+| [Class index](classes.html) | all classes in alphabetical order |
 | [Namespaces](namespaces.html) | the namespaces, with their functions |
-| [Functions and types](namespacemembers.html) | functions, types and constants in the order of the alphabet |
-| [Headers](files.html) | the headers, with what each declares |"""
+| [Functions and types](namespacemembers.html) | functions, types and constants in alphabetical order |
+| [Headers](files.html) | the headers and their declarations |"""
 GENERATED = re.findall(r"\((\w+\.html)\)", REFERENCE)
 
 
