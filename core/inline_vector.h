@@ -45,7 +45,6 @@ class InlineVector {
         heap_.assign(std::make_move_iterator(inline_.begin()),
                      std::make_move_iterator(inline_.begin() + static_cast<std::ptrdiff_t>(size_)));
       }
-      /// Changes the number of elements.
       heap_.resize(count);
     } else {
       if (size_ > N)

@@ -434,17 +434,29 @@ class Tensor : public TensorMethods {
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
 
   // ---- Indexing, differentiable
-  /// Python's x[...], with one index for each dimension (core/tensor_index.h). It is a view unless
-  /// there are tensors among the indices, and then a copy. Masks wait for the device. Positions out
-  /// of range are an IndexError, thrown by the kernel as in ops/index.h; negative ones count from
-  /// the end.
+  /// Python's x[...], with one index for each dimension, the rest being taken whole: numbers, which
+  /// remove their dimension, Slice, None, "...", masks and index tensors (core/tensor_index.h). It
+  /// is a view, unless there are tensors among the indices, and then a copy. A mask of k dimensions
+  /// stands for k dimensions, which become one, of as many elements as are true; masks wait for the
+  /// device. Several index tensors broadcast to each other; their shape takes the place of their
+  /// dimensions, or comes first if these are not adjacent.
+  ///
+  /// Negative positions count from the end. IndexError for positions out of range (those in index
+  /// tensors are checked by the kernel, as in ops/index.h), for too many indices and for a mask of
+  /// another shape; DTypeError for tensors other than bool, int64 and int32.
+  ///
+  ///   Tensor x = randn({4, 5, 6});
+  ///   Tensor part = x.index({0, Slice(1, 3)});  // x[0, 1:3]: [2, 6], a view
+  ///   Tensor positive = x.index({x > 0});       // x[x > 0]: [count], a copy
+  ///   x.index({x < 0}) = 0;                     // x[x < 0] = 0
   TensorView index(std::initializer_list<TensorIndex> indices) const;
   TensorView index(std::span<const TensorIndex> indices) const;
-  /// x[mask], x[positions], x[Slice(1, 3)].
+  /// index() with a single index: x[mask], x[positions], x[Slice(1, 3)].
   TensorView operator[](const TensorIndex& index) const;
-  /// Writes `values`, which broadcast to index(indices), there; `accumulate` adds them. Where a
+  /// Python's x[...] = values: writes `values`, which broadcast to the shape of index(indices)
+  /// (ShapeError), there, in place, and returns this tensor; `accumulate` adds them. Where a
   /// position occurs twice, the last value stays, or both are added, in order. DTypeError unless
-  /// the dtypes agree or `values` has no dimensions.
+  /// the dtypes agree or `values` has no dimensions. Other errors as for index().
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values,
                            bool accumulate = false) const;
   const Tensor& index_put_(std::span<const TensorIndex> indices, const Tensor& values,
@@ -452,9 +464,11 @@ class Tensor : public TensorMethods {
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
   /// With a single mask it does not wait for the device.
   const Tensor& index_put_(std::span<const TensorIndex> indices, Scalar value) const;
-  /// For dim 1, out[i][j] = x[i][index[i][j]]. Shape of the index.
+  /// The elements at `index` along `dim`, in the shape of the index: for dim 1,
+  /// out[i][j] = x[i][index[i][j]]; see ferrite::gather().
   Tensor gather(int dim, const Tensor& index) const;
-  /// A copy of these indices of a dimension, in their order.
+  /// A copy of the slices along `dim` at the 1-dimensional `index`, in its order: this shape with
+  /// index.numel() in place of the size of `dim`; see ferrite::index_select().
   Tensor index_select(int dim, const Tensor& index) const;
   /// A copy with `value` where the mask, which is broadcast, is true.
   Tensor masked_fill(const Tensor& mask, Scalar value) const;

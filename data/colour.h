@@ -1,6 +1,6 @@
-// Transforms of colours and sharpness, with torchvision's names, formulas and rounding, of images
-// [C, H, W] of uint8 or float32 (in [0, 1]). Images of one channel have no saturation and no hue;
-// other numbers of channels than 1 and 3 are a ShapeError where grey is needed.
+// Transforms of colors and sharpness, with torchvision's names, formulas and rounding, of images
+// [C, H, W] of uint8 or float32 (in [0, 1]), on the host. Images of one channel have no saturation
+// and no hue; other numbers of channels than 1 and 3 are a ShapeError where gray is needed.
 #pragma once
 
 #include <array>
@@ -11,19 +11,28 @@
 namespace ferrite::data {
 
 // ---- With given parameters, of which 1 (of adjust_hue: 0) changes nothing
-/// Gray images of coloured ones, by the weights of ITU-R 601.
+/// The gray image of one of 3 channels, by the weights of ITU-R 601: [num_output_channels, H, W] of
+/// [3, H, W], or of a gray one [1, H, W] (ShapeError for other images). ValueError unless 1 or 3
+/// channels are asked for. DTypeError unless uint8 or float32, and DeviceError unless on the host,
+/// as for all functions here.
 Tensor rgb_to_grayscale(const Tensor& image, std::int64_t num_output_channels = 1);
-/// The image with its brightness changed by a factor: 1 leaves it as it is. [..., C, H, W].
+/// factor * image, clipped to the range of its values, in its shape and dtype: 0 is black, 1 the
+/// image. ValueError for a factor below 0.
+///
+///   Tensor brighter = data::adjust_brightness(image, 1.5);
 Tensor adjust_brightness(const Tensor& image, double factor);
-/// The image with its contrast changed by a factor: 1 leaves it as it is. [..., C, H, W].
+/// The image mixed with the mean of its gray values: factor * image + (1 - factor) * mean, clipped.
+/// 0 is one gray, 1 the image. ValueError for a factor below 0.
 Tensor adjust_contrast(const Tensor& image, double factor);
-/// The image with its saturation changed by a factor: 1 leaves it as it is. [..., C, H, W].
+/// The image mixed with its gray image: 0 is gray, 1 the image. ValueError for a factor below 0.
 Tensor adjust_saturation(const Tensor& image, double factor);
-/// The image with its sharpness changed by a factor: 1 leaves it as it is. [..., C, H, W].
+/// The image mixed with a smoothed one: 0 is smooth, 1 the image, 2 sharper. ValueError for a
+/// factor below 0.
 Tensor adjust_sharpness(const Tensor& image, double factor);
-/// Turns the hue by `factor` of the circle, -0.5 to 0.5 (ValueError).
+/// Turns the hue by `factor` of the circle. ValueError unless it is in [-0.5, 0.5].
 Tensor adjust_hue(const Tensor& image, double factor);
-/// Keeps the upper `bits` bits of uint8 values (DTypeError for others).
+/// Keeps the upper `bits` bits of uint8 values (DTypeError for others). ValueError unless bits is 0
+/// to 8.
 Tensor posterize(const Tensor& image, int bits);
 /// Inverts the values that are not below `threshold`.
 Tensor solarize(const Tensor& image, double threshold);
@@ -31,8 +40,9 @@ Tensor solarize(const Tensor& image, double threshold);
 Tensor autocontrast(const Tensor& image);
 /// Makes each channel's histogram flat; uint8 only (DTypeError).
 Tensor equalize(const Tensor& image);
-/// ValueError for sizes that are even or below 1 and sigmas that are not above 0; ShapeError for
-/// images that are not larger than half of the kernel, by which they are reflected.
+/// The image convolved with a Gaussian kernel of `kernel_size` x `kernel_size`, with its border
+/// reflected. ValueError for sizes that are even or below 1 and sigmas that are not above 0;
+/// ShapeError for images that are not larger than half of the kernel.
 Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma);
 
 // ---- Transforms

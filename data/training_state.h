@@ -55,7 +55,6 @@ std::string to_text(const T& value) {
     return value_text(static_cast<double>(value));
   else if constexpr (std::signed_integral<T>)
     return value_text(static_cast<std::int64_t>(value));
-  /// The value as text.
   else
     return value_text(static_cast<std::uint64_t>(value));
 }

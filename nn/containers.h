@@ -145,7 +145,11 @@ class Sequential : public Cloneable<Sequential, ModuleContainer> {
   Tensor forward(const Tensor& input) override;
 };
 
-/// Holds modules in order, without a forward() of its own.
+/// Holds modules in order, as children "0", "1", ..., without a forward() of its own. Indices out
+/// of range are an IndexError.
+///
+///   nn::ModuleList layers(nn::Linear(4, 8), nn::Linear(8, 2));
+///   for (nn::Module& layer : layers) x = relu(layer(x));
 class ModuleList : public Cloneable<ModuleList, ModuleContainer> {
  public:
   ModuleList() = default;
@@ -191,7 +195,11 @@ class ModuleDict : public Cloneable<ModuleDict> {
   void clear();
 };
 
-/// Parameters named "0", "1", ...
+/// Parameters named "0", "1", ..., which the optimizer and the state dict see as those of other
+/// modules.
+///
+///   nn::ParameterList scales({ones({3}), ones({5})});
+///   Tensor y = x * scales[0];
 class ParameterList : public Cloneable<ParameterList> {
  public:
   ParameterList() = default;
@@ -209,7 +217,8 @@ class ParameterList : public Cloneable<ParameterList> {
   std::size_t size_ = 0;
 };
 
-/// Parameters by name, in the order in which they came.
+/// Parameters by name, in the order in which they came: `ParameterDict({{"scale", ones({3})}})`.
+/// Names are not empty and have no dots (ValueError).
 class ParameterDict : public Cloneable<ParameterDict> {
  public:
   ParameterDict() = default;

@@ -14,24 +14,24 @@
 
 namespace ferrite::nn {
 
-/// relu(linear(x)) and gelu(linear(x)).
+/// relu(linear(x)) as one call, which fuses what the device can.
 Tensor linear_relu(Linear& linear, const Tensor& x);
 /// gelu(linear(x)) as one call, which fuses what the device can.
 Tensor linear_gelu(Linear& linear, const Tensor& x,
                    GeluApproximation approximation = GeluApproximation::none);
 
-/// relu(conv(x)), and max_pool2d() of that.
+/// relu(conv(x)) as one call, which fuses what the device can.
 Tensor conv_relu(Conv2d& conv, const Tensor& x);
 /// Max pooling of relu(conv(x)) as one call, which fuses what the device can.
 Tensor conv_relu_max_pool(Conv2d& conv, const Tensor& x, const MaxPool2dOptions& pool);
 
-/// relu(bn(x)), and max_pool2d() of that.
+/// relu(bn(x)) as one call, which fuses what the device can.
 Tensor bn_relu(BatchNorm& bn, const Tensor& x);
 /// Max pooling of relu(bn(x)) as one call, which fuses what the device can.
 Tensor bn_relu_max_pool(BatchNorm& bn, const Tensor& x, const MaxPool2dOptions& pool);
 
-/// bn(conv(x)), relu(bn(conv(x))), max_pool2d() of that, and relu(bn(conv(x)) + residual). In
-/// training the convolution also computes the statistics of the batch.
+/// bn(conv(x)) as one call, which fuses what the device can: in training the convolution also
+/// computes the statistics of the batch.
 Tensor conv_bn(Conv2d& conv, BatchNorm& bn, const Tensor& x);
 /// relu(bn(conv(x))) as one call, which fuses what the device can.
 Tensor conv_bn_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x);

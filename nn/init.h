@@ -42,19 +42,26 @@ Fans calculate_fans(const Tensor& weight);
 /// `negative_slope` is that of leaky_relu.
 double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
 
-/// Draws the elements uniformly from a range, in place, without recording it, and returns the
-/// tensor.
+/// Draws the elements of a floating tensor of any shape uniformly from [low, high), in place,
+/// without recording it, and returns the tensor. The numbers come from `generator`, or from the
+/// host's default generator. DTypeError for other dtypes, ValueError unless low <= high.
+///
+///   nn::init::uniform_(layer.weight, -0.1, 0.1);
 const Tensor& uniform_(const Tensor& t, double low = 0, double high = 1,
                        Generator* generator = nullptr);
-/// Draws the elements from a normal distribution, in place, without recording it, and returns the
-/// tensor.
+/// Draws the elements of a floating tensor of any shape from the normal distribution of this mean
+/// and standard deviation, in place, without recording it, and returns the tensor. The generator is
+/// as for uniform_(). DTypeError for other dtypes, ValueError for a negative standard deviation.
+///
+///   nn::init::normal_(layer.weight, 0, 0.02);
 const Tensor& normal_(const Tensor& t, double mean = 0, double std = 1,
                       Generator* generator = nullptr);
 /// The normal distribution truncated to [low, high], by the inverse of the distribution function.
 /// ValueError unless low < high and std > 0.
 const Tensor& trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2,
                             double high = 2, Generator* generator = nullptr);
-/// Sets every element to a value, in place, without recording it, and returns the tensor.
+/// Sets every element of a tensor of any shape to `value`, in place, without recording it, and
+/// returns the tensor.
 const Tensor& constant_(const Tensor& t, double value);
 /// Sets every element to 0, in place, without recording it, and returns the tensor.
 const Tensor& zeros_(const Tensor& t);

@@ -36,8 +36,9 @@ class Linear : public Cloneable<Linear> {
   Tensor bias;    ///< [out_features]; undefined without bias
 };
 
-/// bilinear() of ops/matmul.h: `layer(x1, x2)` of [*, in1_features] and [*, in2_features] to
-/// [*, out_features].
+/// bilinear() of ops/matmul.h as a module: x1^T weight[k] x2 + bias[k] for each output k.
+/// `layer(x1, x2)` of [*, in1_features] and [*, in2_features] gives [*, out_features]; ShapeError
+/// for other inputs.
 class Bilinear : public Cloneable<Bilinear> {
  public:
   Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
@@ -92,8 +93,13 @@ struct EmbeddingBagLayerOptions {
   std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as zero and does not count
 };
 
-/// embedding_bag() of ops/embedding_bag.h: `bags(indices)`, `bags(indices, offsets)` or, with
-/// BagMode::sum, `bags(indices, offsets, per_sample_weights)`.
+/// embedding_bag() of ops/embedding_bag.h as a module: looks up rows and reduces them bag by bag,
+/// to [bags, embedding_dim]. `bags(indices)` for indices [bags, n]; `bags(indices, offsets)` for
+/// indices [n] and the first of each bag, [bags]; with BagMode::sum, `bags(indices, offsets,
+/// per_sample_weights)`. IndexError for an index out of range.
+///
+///   nn::EmbeddingBag bags(1000, 64, {.mode = BagMode::sum});
+///   Tensor y = bags(randint(0, 1000, {8, 5}));  // [8, 64]
 class EmbeddingBag : public Cloneable<EmbeddingBag> {
  public:
   EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
@@ -118,7 +124,11 @@ struct FlattenOptions {
   int end_dim = -1;   ///< the last dimension that is joined
 };
 
-/// Splits dimension `dim` into `sizes`, one of which may be -1.
+/// Splits dimension `dim` into `sizes`, one of which may be -1. ShapeError unless the sizes'
+/// product is that of the dimension.
+///
+///   nn::Unflatten split(1, {8, 2, 2});
+///   Tensor y = split(randn({4, 32}));  // [4, 8, 2, 2]
 class Unflatten : public Cloneable<Unflatten> {
  public:
   Unflatten(int dim, const Shape& sizes) : dim_(dim), sizes_(sizes) {}
@@ -130,7 +140,8 @@ class Unflatten : public Cloneable<Unflatten> {
   Shape sizes_;
 };
 
-/// The cosine of the angle of vectors along dimension `dim`; norms are held at `eps` at least.
+/// cosine_similarity() as a module: the cosine of the angle between vectors along dimension `dim`,
+/// of two inputs that broadcast: [N] of [N, D] for dim 1. Norms are held at `eps` at least.
 class CosineSimilarity : public Cloneable<CosineSimilarity> {
  public:
   explicit CosineSimilarity(int dim = 1, double eps = 1e-8) : dim_(dim), eps_(eps) {}
@@ -142,7 +153,8 @@ class CosineSimilarity : public Cloneable<CosineSimilarity> {
   double eps_;
 };
 
-/// pairwise_distance() of ops/products.h.
+/// pairwise_distance() as a module: the p-norms of x1 - x2 + eps along the last dimension: [N] of
+/// [N, D], or [N, 1] with keepdim.
 class PairwiseDistance : public Cloneable<PairwiseDistance> {
  public:
   explicit PairwiseDistance(double p = 2, double eps = 1e-6, bool keepdim = false)

@@ -175,7 +175,8 @@ class InstanceNorm3d : public Cloneable<InstanceNorm3d, InstanceNormNd<3>> {
   using Cloneable::Cloneable;
 };
 
-/// local_response_norm() of ops/norm.h.
+/// local_response_norm() as a module: divides each value by (k + alpha m)^beta, with m the mean of
+/// the squares of `size` neighboring channels of [N, C, *] (Krizhevsky et al. 2012).
 class LocalResponseNorm : public Cloneable<LocalResponseNorm> {
  public:
   explicit LocalResponseNorm(std::int64_t size, const LocalResponseNormOptions& options = {})
@@ -194,8 +195,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// Normalises over the last dimensions, whose sizes must be `normalized_shape` (Ba, Kiros and
-/// Hinton 2016).
+/// Normalizes over the last dimensions, whose sizes must be `normalized_shape` (ShapeError), to
+/// mean 0 and variance 1; then weight and bias are applied (Ba, Kiros and Hinton 2016).
 ///
 ///   nn::LayerNorm norm(512);
 ///   Tensor y = norm(randn({8, 20, 512}));
@@ -229,7 +230,10 @@ struct RMSNormOptions {
 };
 
 /// Divides by the root mean square over the last dimensions, whose sizes must be `normalized_shape`
-/// (Zhang and Sennrich 2019).
+/// (ShapeError), and multiplies with the weight (Zhang and Sennrich 2019).
+///
+///   nn::RMSNorm norm(512);
+///   Tensor y = norm(randn({8, 20, 512}));
 class RMSNorm : public Cloneable<RMSNorm> {
  public:
   explicit RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options = {});
@@ -259,8 +263,12 @@ struct GroupNormOptions {
   bool affine = true;  ///< whether there are a weight and a bias
 };
 
-/// Normalises each of `num_groups` groups of the channels of [N, C, *] (Wu and He 2018). ValueError
-/// unless num_groups divides num_channels.
+/// Normalizes each of `num_groups` groups of the channels of [N, C, *] to mean 0 and variance 1;
+/// then weight and bias are applied (Wu and He 2018). ValueError unless num_groups divides
+/// num_channels, ShapeError for inputs with other channels.
+///
+///   nn::GroupNorm norm(4, 32);
+///   Tensor y = norm(randn({2, 32, 8, 8}));  // groups of 8 channels
 class GroupNorm : public Cloneable<GroupNorm> {
  public:
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels,

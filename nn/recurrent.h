@@ -18,7 +18,8 @@ namespace ferrite::nn {
 struct RNNOptions {
   std::int64_t num_layers = 1;  ///< each layer reads the output of the previous one
   bool bias = true;
-  bool batch_first = false;  ///< sequences are [N, T, *] rather than [T, N, *]; states are not
+  bool batch_first = false;  ///< input and output are [N, T, *], not [T, N, *]; states stay as
+                             ///< they are
   double dropout = 0;  ///< probability of dropping an output of any layer but the last, in training
   bool bidirectional = false;  ///< a second set of weights processes each sequence in reverse
 };
@@ -32,10 +33,19 @@ struct RNNWeights {
   Tensor bias_hh;
 };
 
-/// The common base of RNN, LSTM and GRU. Sequences are [T, N, input_size], or [T, input_size]
-/// without a batch; outputs [T, N, D * hidden_size], D being 2 where bidirectional, else 1; states
-/// [D * num_layers, N, hidden_size], where those of a layer's two directions are adjacent.
-/// ShapeError for other inputs.
+/// The common base of RNN, LSTM and GRU, with D = 2 where bidirectional, else 1:
+///
+/// - the input is [T, N, input_size], or [T, input_size] without a batch;
+/// - the output is [T, N, D * hidden_size]: the hidden states of the last layer at all steps; where
+///   bidirectional, those of both directions side by side in the last dimension;
+/// - initial and last states are [D * num_layers, N, hidden_size]: layer 0, layer 0 in reverse,
+///   layer 1, and so on.
+///
+/// `batch_first` makes input and output [N, T, *], and leaves the states as they are. Without a
+/// batch none of them has N. States that are not given, or undefined, are zeros. ShapeError for
+/// inputs and states of other shapes and for T = 0; DTypeError and DeviceError unless input and
+/// weights agree. The constructors throw ValueError for sizes and layers below 1, and for a dropout
+/// outside [0, 1].
 ///
 /// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, for
 /// the other direction, weight_ih_l0_reverse...
@@ -86,10 +96,10 @@ class RNNBase : public Module {
   RNNOptions options_;
 };
 
-/// A NamedTuple (core/named_tuple.h), like the results below.
+/// The states of an LSTM or an LSTMCell: a NamedTuple (core/named_tuple.h), like the results below.
 struct LSTMState {
-  Tensor h;  ///< the hidden state after the last step
-  Tensor c;  ///< the cell's state
+  Tensor h;  ///< the hidden state: [D * num_layers, N, hidden_size]; of a cell [N, hidden_size]
+  Tensor c;  ///< the cell state, of the same shape
   /// The parts, for structured bindings.
   auto fields() { return std::tie(h, c); }
   auto fields() const { return std::tie(h, c); }
@@ -100,8 +110,8 @@ struct LSTMState {
 /// `auto [output, state] = lstm(x); auto [h_n, c_n] = state;`, or `std::tie(output, h_n, c_n) =
 /// lstm(x)`.
 struct LSTMOutput {
-  Tensor output;    ///< the result of each step, of the last layer
-  LSTMState state;  ///< after the last step
+  Tensor output;    ///< [T, N, D * hidden_size]: the hidden states of the last layer
+  LSTMState state;  ///< after the last step, of all layers and directions
   /// The parts, for structured bindings.
   auto fields() { return std::tie(output, state); }
   auto fields() const { return std::tie(output, state); }
@@ -110,14 +120,19 @@ struct LSTMOutput {
 };
 
 /// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
-/// forget, cell, output. `auto [output, state] = lstm(x)`, or `lstm(x, {h_0, c_0})`. Called
-/// through Module, as in a Sequential, it returns only the output.
+/// forget, cell, output. `lstm(x)` starts from zeros, `lstm(x, {h_0, c_0})` from these states; both
+/// give the output and the last states. Called through Module, as in a Sequential, it returns only
+/// the output. Shapes and errors are those of RNNBase.
+///
+///   nn::LSTM lstm(8, 16, {.num_layers = 2, .batch_first = true, .bidirectional = true});
+///   auto [output, state] = lstm(randn({4, 10, 8}));  // output [4, 10, 32]
+///   auto [h_n, c_n] = state;                         // [2 layers * 2 directions, 4, 16] each
 class LSTM : public Cloneable<LSTM, RNNBase> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
   Tensor forward(const Tensor& input) override;
   LSTMOutput forward(const Tensor& input, const LSTMState& state);
-  /// States as libtorch gives them: `lstm(x, std::make_tuple(h, c))`.
+  /// With the states as libtorch takes them: `lstm(x, std::make_tuple(h, c))`.
   template <std::same_as<std::tuple<Tensor, Tensor>> States>
   LSTMOutput forward(const Tensor& input, const States& state) {
     return forward(input, LSTMState{std::get<0>(state), std::get<1>(state)});
@@ -138,24 +153,27 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
   const char* mode() const override { return "LSTM"; }
 };
 
-/// Of a GRU or an RNN.
+/// The result of a GRU or an RNN: `auto [output, h_n] = gru(x)`.
 struct GRUOutput {
-  Tensor output;  ///< the result of each step, of the last layer
-  Tensor h_n;     ///< the hidden state after the last step
+  Tensor output;  ///< [T, N, D * hidden_size]: the hidden states of the last layer
+  Tensor h_n;     ///< [D * num_layers, N, hidden_size]: the hidden states after the last step
   /// The parts, for structured bindings.
   auto fields() { return std::tie(output, h_n); }
   auto fields() const { return std::tie(output, h_n); }
   operator std::tuple<Tensor&, Tensor&>() && { return fields(); }
   operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
-using RNNOutput = GRUOutput;  ///< results of all steps, and the state after the last
+using RNNOutput = GRUOutput;  ///< the hidden states of all steps, and those after the last one
 
-/// tanh or relu.
+/// The nonlinearity of an RNN: tanh or relu.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
-/// h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or with relu (Elman 1990): `RNN(4, 3,
-/// {.num_layers = 2}, Nonlinearity::relu)`. `auto [output, h_n] = rnn(x)`, or `rnn(x, h_0)`;
-/// otherwise like LSTM.
+/// h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or with relu (Elman 1990). `rnn(x)`
+/// starts from zeros, `rnn(x, h_0)` from this state; called through Module it returns only the
+/// output. Shapes and errors are those of RNNBase.
+///
+///   nn::RNN rnn(8, 16, {.num_layers = 2}, nn::Nonlinearity::relu);
+///   auto [output, h_n] = rnn(randn({10, 4, 8}));  // [10, 4, 16] and [2, 4, 16]
 class RNN : public Cloneable<RNN, RNNBase> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {},
@@ -178,7 +196,11 @@ class RNN : public Cloneable<RNN, RNNBase> {
 };
 
 /// Gated recurrent units (Cho et al. 2014), with PyTorch's order of gates: reset, update, new.
-/// `auto [output, h_n] = gru(x)`, or `gru(x, h_0)`; otherwise like LSTM.
+/// `gru(x)` starts from zeros, `gru(x, h_0)` from this state; called through Module it returns only
+/// the output. Shapes and errors are those of RNNBase.
+///
+///   nn::GRU gru(8, 16, {.bidirectional = true});
+///   auto [output, h_n] = gru(randn({10, 4, 8}));  // [10, 4, 32] and [2, 4, 16]
 class GRU : public Cloneable<GRU, RNNBase> {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
@@ -200,8 +222,10 @@ struct RNNCellOptions {
   bool bias = true;
 };
 
-/// The common base of the cells. Inputs are [N, input_size], states [N, hidden_size]; undefined
-/// states count as zeros. ShapeError for other inputs.
+/// The common base of the cells, which make one step of one layer. Inputs are [N, input_size],
+/// states [N, hidden_size]; a batch is needed. States that are not given, or undefined, are zeros.
+/// ShapeError for inputs and states of other shapes; DTypeError and DeviceError unless input and
+/// weights agree.
 class RNNCellBase : public Module {
  public:
   /// Uniform within +-1 / sqrt(hidden_size).
@@ -227,7 +251,10 @@ class RNNCellBase : public Module {
   Tensor checked_state(const Tensor& state, const Tensor& input) const;
 };
 
-/// `h = cell(x, h)`, a step of RNN.
+/// One step of RNN: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size].
+///
+///   nn::RNNCell cell(8, 16);
+///   Tensor h = cell(randn({4, 8}));  // [4, 16], from a state of zeros
 class RNNCell : public Cloneable<RNNCell, RNNCellBase> {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {},
@@ -243,13 +270,18 @@ class RNNCell : public Cloneable<RNNCell, RNNCellBase> {
   Nonlinearity nonlinearity_;
 };
 
-/// `auto [h, c] = cell(x, {h, c})`. With only the input, returns the new h from a state of zeros.
+/// One step of LSTM: `auto [h, c] = cell(x, {h, c})`, with x [N, input_size], h and c
+/// [N, hidden_size]. Called through Module it returns only the new h.
+///
+///   nn::LSTMCell cell(8, 16);
+///   nn::LSTMState state;  // undefined: zeros
+///   for (const Tensor& x : randn({10, 4, 8}).unbind(0)) state = cell(x, state);  // h, c [4, 16]
 class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
   Tensor forward(const Tensor& input) override { return forward(input, {}).h; }
   LSTMState forward(const Tensor& input, const LSTMState& state);
-  /// States as libtorch gives them: `lstm(x, std::make_tuple(h, c))`.
+  /// With the states as libtorch takes them: `lstm(x, std::make_tuple(h, c))`.
   template <std::same_as<std::tuple<Tensor, Tensor>> States>
   LSTMState forward(const Tensor& input, const States& state) {
     return forward(input, LSTMState{std::get<0>(state), std::get<1>(state)});
@@ -263,7 +295,7 @@ class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
   }
 };
 
-/// `h = cell(x, h)`.
+/// One step of GRU: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size].
 class GRUCell : public Cloneable<GRUCell, RNNCellBase> {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});

@@ -6,8 +6,12 @@
 
 namespace ferrite::nn {
 
-/// `Upsample({.scale_factor = 2})` resizes [N, C, H, W] with the options of interpolate()
-/// (ops/resize.h). Invalid options are reported at the first forward().
+/// interpolate() as a module: [N, C, H, W] to [N, C, *size], or to sizes of floor(input * factor),
+/// with its options: `Upsample({.scale_factor = 2})`. The mode is the nearest element unless it is
+/// given. Invalid options are a ValueError of the first forward().
+///
+///   nn::Upsample up({.scale_factor = 2, .mode = "bilinear", .align_corners = false});
+///   Tensor y = up(randn({1, 3, 8, 8}));  // [1, 3, 16, 16]
 class Upsample : public Cloneable<Upsample> {
  public:
   explicit Upsample(const InterpolateOptions& options) : options_(options) {}
@@ -24,7 +28,7 @@ class UpsamplingNearest2d : public Cloneable<UpsamplingNearest2d, Upsample> {
   explicit UpsamplingNearest2d(const InterpolateOptions& options);
 };
 
-/// Upsample, bilinear with aligned corners.
+/// Upsample, bilinear with aligned corners: `UpsamplingBilinear2d({.scale_factor = 2})`.
 class UpsamplingBilinear2d : public Cloneable<UpsamplingBilinear2d, Upsample> {
  public:
   explicit UpsamplingBilinear2d(const InterpolateOptions& options);

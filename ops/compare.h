@@ -9,22 +9,31 @@
 namespace ferrite {
 
 // ---- Comparisons: bool results, off the tape. NaN equals nothing.
-/// Whether the elements are equal: bool. Shapes broadcast.
+/// a == b elementwise: a bool tensor of the broadcast shape, off the tape. Dtypes are promoted
+/// first; NaN equals nothing. ShapeError if the shapes do not broadcast, DeviceError for two
+/// devices, of which a 0-dimensional tensor on the host may be the other.
+///
+///   Tensor correct = eq(logits.argmax(1), labels);  // bool [N]; the same as ... == labels
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor eq(const Tensor& a, Scalar b);
-/// Whether the elements differ: bool. Shapes broadcast.
+/// a != b elementwise: a bool tensor of the broadcast shape; true where one is NaN. Errors as for
+/// eq().
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, Scalar b);
-/// Whether the left element is below the right one: bool. Shapes broadcast.
+/// a < b elementwise: a bool tensor of the broadcast shape; false where one is NaN. Errors as for
+/// eq(), and DTypeError for complex numbers, which have no order.
 Tensor lt(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, Scalar b);
-/// Whether the left element is at most the right one: bool. Shapes broadcast.
+/// a <= b elementwise: a bool tensor of the broadcast shape; false where one is NaN. Errors as for
+/// lt().
 Tensor le(const Tensor& a, const Tensor& b);
 Tensor le(const Tensor& a, Scalar b);
-/// Whether the left element is above the right one: bool. Shapes broadcast.
+/// a > b elementwise: a bool tensor of the broadcast shape; false where one is NaN. Errors as for
+/// lt().
 Tensor gt(const Tensor& a, const Tensor& b);
 Tensor gt(const Tensor& a, Scalar b);
-/// Whether the left element is at least the right one: bool. Shapes broadcast.
+/// a >= b elementwise: a bool tensor of the broadcast shape; false where one is NaN. Errors as for
+/// lt().
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Scalar b);
 // Any dtype; nonzero is true.
@@ -35,7 +44,8 @@ Tensor logical_or(const Tensor& a, const Tensor& b);
 /// Whether exactly one of both elements is not zero: bool. Shapes broadcast.
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 
-/// For masks and integers; DTypeError for floating types.
+/// Bitwise and of integers, or of bool; shapes broadcast and dtypes are promoted. DTypeError for
+/// floating dtypes.
 Tensor bitwise_and(const Tensor& a, const Tensor& b);
 Tensor bitwise_and(const Tensor& a, Scalar b);
 /// Bitwise or of integers, or of bool. DTypeError for floating dtypes.
@@ -44,7 +54,7 @@ Tensor bitwise_or(const Tensor& a, Scalar b);
 /// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, Scalar b);
-/// For a mask or integers (DTypeError).
+/// Bitwise not of integers, or of bool. DTypeError for floating dtypes.
 Tensor bitwise_not(const Tensor& x);
 
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
@@ -90,11 +100,13 @@ inline const Tensor& operator|=(const Tensor& a, const Tensor& b) { return a.cop
 /// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 inline const Tensor& operator^=(const Tensor& a, const Tensor& b) { return a.copy_(a ^ b); }
 
-/// |a - b| <= atol + rtol * |b|, elementwise; equal infinities are close, and NaNs if `equal_nan`.
-/// DTypeError if the dtypes differ.
+/// |a - b| <= atol + rtol * |b|, elementwise: a bool tensor of the broadcast shape. Equal
+/// infinities are close, and NaNs if `equal_nan`. DTypeError if the dtypes differ, ValueError for a
+/// negative tolerance.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                bool equal_nan = false);
-/// Whether all elements are close. Waits for the device.
+/// Whether all elements are close, as isclose() has it. ShapeError if the shapes do not broadcast,
+/// DTypeError if the dtypes differ, ValueError for a negative tolerance. Waits for the device.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
               bool equal_nan = false);
 /// Whether shapes and all values are equal (NaN is unequal to itself). Waits for the device.
@@ -102,33 +114,42 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol 
 bool equal(const Tensor& a, const Tensor& b);
 
 // ---- Choices
-/// The larger (smaller) of two; NaN if either is. If they are equal, each gets half the gradient.
+/// The larger of each pair of elements, NaN if one of them is; shapes broadcast and dtypes are
+/// promoted. If the two are equal, each gets half the gradient. DTypeError for complex numbers.
 Tensor maximum(const Tensor& a, const Tensor& b);
-/// The smaller of each pair of elements; NaN wins. Shapes broadcast.
+/// The smaller of each pair of elements; otherwise as maximum().
 Tensor minimum(const Tensor& a, const Tensor& b);
-/// The larger of each pair of elements; NaN wins. Shapes broadcast.
+/// maximum(a, b).
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
-/// The smaller of each pair of elements; NaN wins. Shapes broadcast.
+/// minimum(a, b).
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
-/// a where `condition` (bool, or uint8) is true, else b; all three broadcast.
+/// a where `condition` is true, else b; all three broadcast, and the dtypes of a and b are
+/// promoted. DTypeError for a condition that is not bool or uint8.
+///
+///   Tensor y = where(x > 0, x, 0.1 * x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 /// The result has the default dtype if one of the numbers is floating, bool if both are bool, else
 /// int64.
 Tensor where(const Tensor& condition, Scalar a, Scalar b);
-/// min(max(x, min), max); one of the bounds may be missing (ValueError for both). The dtype is that
-/// of x promoted with the bounds: bool between integers is int64. The gradient is 0 at the bounds,
-/// as for hardtanh, and at NaN.
+/// min(max(x, min), max), elementwise, in the shape of x; one of the bounds may be missing
+/// (ValueError for both). The dtype is that of x promoted with the bounds: bool between integers is
+/// int64. The gradient is 0 at the bounds, as for hardtanh, and at NaN. DTypeError for bool between
+/// bools and for complex numbers.
+///
+///   Tensor y = clamp(x, 0, 1);
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
-/// Elements below the bound become the bound.
+/// clamp(x, min): elements below the bound become the bound.
 Tensor clamp_min(const Tensor& x, Scalar min);
-/// Elements above the bound become the bound.
+/// clamp(x, {}, max): elements above the bound become the bound.
 Tensor clamp_max(const Tensor& x, Scalar max);
 
 // ---- Powers and remainders. DTypeError if both operands are bool, except for powers of a bool
 // tensor to a bool number. ValueError for integers to a negative integer power.
-/// x to the power of the exponent, elementwise.
+/// x to the power of the exponent, elementwise; tensors broadcast, and dtypes are promoted.
+/// ValueError for integers to a negative integer number; DTypeError if both are bool, except for a
+/// bool number as exponent.
 Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor pow(Scalar base, const Tensor& exponent);

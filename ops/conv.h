@@ -53,18 +53,28 @@ struct Conv2dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, H, W] or [C, H, W], weight [O, C / groups, KH, KW], bias [O] or undefined.
-/// The result is [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...].
+/// Convolves input [N, C, H, W] or [C, H, W] with weight [O, C / groups, KH, KW] and adds bias [O],
+/// if it is defined. The result is [N, O, H', W'] or [O, H', W'], with
+/// H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, rounded down, and W' likewise.
+///
+/// ValueError for a stride, a dilation or groups below 1, a padding below 0, and Padding::same with
+/// another stride than 1. ShapeError unless groups divides O, the input has as many channels as the
+/// weight and the groups take, and the kernel fits into the padded input. DTypeError and
+/// DeviceError unless all operands agree.
+///
+///   Tensor x = randn({8, 3, 32, 32}), weight = randn({16, 3, 3, 3});
+///   Tensor y = conv2d(x, weight, {}, {.stride = 2, .padding = 1});  // [8, 16, 16, 16]
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv2dFuncOptions& options = {});
-/// In PyTorch's order.
+/// As above, with the options as arguments in PyTorch's order.
 inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, Pair stride,
                      Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1) {
   return conv2d(input, weight, bias,
                 {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
 }
 
-/// relu(conv2d(...)), the sums rectified on their way to memory.
+/// relu(conv2d(...)), with the ReLU fused into the convolution where the device can. Shapes and
+/// errors are those of conv2d().
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    const Conv2dFuncOptions& options = {});
 
@@ -99,7 +109,12 @@ struct Conv1dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, L] or [C, L], weight [O, C / groups, K], bias [O] or undefined.
+/// Convolves input [N, C, L] or [C, L] with weight [O, C / groups, K] and adds bias [O], if it is
+/// defined. The result is [N, O, L'] or [O, L'], with
+/// L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down. Errors as for conv2d().
+///
+///   Tensor x = randn({20, 16, 50}), weight = randn({33, 16, 3});
+///   Tensor y = conv1d(x, weight, {}, {.stride = 2});  // [20, 33, 24]
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv1dFuncOptions& options = {});
 
@@ -111,8 +126,10 @@ struct Conv3dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, D, H, W] or [C, D, H, W], weight [O, C / groups, KD, KH, KW], bias [O] or
-/// undefined.
+/// Convolves input [N, C, D, H, W] or [C, D, H, W] with weight [O, C / groups, KD, KH, KW] and adds
+/// bias [O], if it is defined. The result is [N, O, D', H', W'] or [O, D', H', W'], with
+/// D' = (D + 2 padding - dilation (KD - 1) - 1) / stride + 1, rounded down, and H' and W' likewise.
+/// Errors as for conv2d().
 ///
 /// It is one conv2d over the slices of the result: the KD slices of the input that each of them
 /// sees are its channels. This takes KD times the memory of the input, and no more where KD is 1.
@@ -129,11 +146,18 @@ struct ConvTranspose2dFuncOptions {
 };
 
 /// The gradient of conv2d by its input, as an operation: input [N, C, H, W] or [C, H, W], weight
-/// [C, O / groups, KH, KW], bias [O] or undefined. The result is
-/// [N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, ...].
+/// [C, O / groups, KH, KW], bias [O] or undefined. The result is [N, O, H', W'] or [O, H', W'],
+/// with H' = (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, and W' likewise.
+///
+/// ValueError for a stride, a dilation or groups below 1, a padding below 0, and an output_padding
+/// that is not below the stride or the dilation. ShapeError unless groups divides C, the input has
+/// C channels, and H' and W' are above 0. DTypeError and DeviceError unless all operands agree.
+///
+///   Tensor x = randn({2, 16, 8, 8}), weight = randn({16, 8, 4, 4});
+///   Tensor y = conv_transpose2d(x, weight, {}, {.stride = 2, .padding = 1});  // [2, 8, 16, 16]
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose2dFuncOptions& options = {});
-/// In PyTorch's order.
+/// As above, with the options as arguments in PyTorch's order.
 inline Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                Pair stride, Pair padding = 0, Pair output_padding = 0,
                                std::int64_t groups = 1, Pair dilation = 1) {
@@ -153,7 +177,10 @@ struct ConvTranspose1dFuncOptions {
   std::int64_t dilation = 1;
 };
 
-/// input [N, C, L] or [C, L], weight [C, O / groups, K], bias [O] or undefined.
+/// The gradient of conv1d by its input, as an operation: input [N, C, L] or [C, L], weight
+/// [C, O / groups, K], bias [O] or undefined. The result is [N, O, L'] or [O, L'], with
+/// L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1. Errors as for
+/// conv_transpose2d().
 Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose1dFuncOptions& options = {});
 
@@ -166,9 +193,13 @@ struct ConvTranspose3dFuncOptions {
   Triple dilation = 1;
 };
 
-/// input [N, C, D, H, W] or [C, D, H, W], weight [C, O / groups, KD, KH, KW], bias [O] or
-/// undefined. One conv_transpose2d over the slices of the input, whose results for each of the KD
-/// slices of the kernel are then added along the depth, in a fixed order.
+/// The gradient of conv3d by its input, as an operation: input [N, C, D, H, W] or [C, D, H, W],
+/// weight [C, O / groups, KD, KH, KW], bias [O] or undefined. The result is [N, O, D', H', W'] or
+/// [O, D', H', W'], with D' = (D - 1) stride - 2 padding + dilation (KD - 1) + output_padding + 1,
+/// and H' and W' likewise. Errors as for conv_transpose2d().
+///
+/// It is one conv_transpose2d over the slices of the input, whose results for each of the KD slices
+/// of the kernel are then added along the depth, in a fixed order.
 Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose3dFuncOptions& options = {});
 

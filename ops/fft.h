@@ -15,55 +15,96 @@
 
 namespace ferrite::fft {
 
-/// The number of points; the input's size unless it is given.
+/// The number of points of a transform; the input's size unless it is given.
 using Length = std::optional<std::int64_t>;
-/// Which direction of the transform is divided by the number of points: "backward", "ortho" (both,
-/// by its root) or "forward".
+/// Where the factor is, for a transform of n points: "backward" (the default), 1/n in the inverse
+/// transform; "forward", 1/n in the other; "ortho", 1/sqrt(n) in both. ValueError for other names.
 using Norm = std::optional<std::string_view>;
 
 // ---- One dimension
-/// The complex discrete Fourier transform of one dimension.
+/// The discrete Fourier transform along `dim`: X[k] = sum over j of x[j] exp(-2 pi i j k / n), for
+/// k from 0 to n - 1. The result is complex (complex64 of float32, complex128 of float64), in the
+/// shape of x with size n along `dim`; x is cut or padded with zeros to n points. With the norm
+/// "forward" it is divided by n, with "ortho" by sqrt(n).
+///
+/// DTypeError for 16-bit types, IndexError for a `dim` out of range, ValueError for n below 1 and
+/// other norms.
+///
+///   Tensor x = randn({2, 100});
+///   Tensor X = fft::fft(x);                         // complex64 [2, 100]
+///   Tensor padded = fft::fft(x, 128, -1, "ortho");  // complex64 [2, 128]
 Tensor fft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse of fft().
+/// The inverse of fft(): x[j] = 1/n sum over k of X[k] exp(2 pi i j k / n); with the norm "forward"
+/// it is not divided, with "ortho" by sqrt(n). Shape, dtype and errors as for fft().
 Tensor ifft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The first n / 2 + 1 frequencies of a real signal; the others are their conjugates.
+/// fft() of real values, of which it gives the first n / 2 + 1 frequencies; the others are their
+/// conjugates. The result is complex, with size n / 2 + 1 along `dim`. DTypeError also for complex
+/// values, other errors as for fft().
+///
+///   Tensor X = fft::rfft(randn({2, 100}));  // complex64 [2, 51]
 Tensor rfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse: `n` real numbers, by default 2 (size - 1).
+/// The inverse of rfft(): real values (float32 of complex64), with size n along `dim`, by default
+/// 2 (size - 1). For an odd number of values give n. Factors and errors as for ifft().
+///
+///   Tensor x = fft::irfft(X, 100);  // float32 [2, 100] of complex64 [2, 51]
 Tensor irfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The n real frequencies of a signal of which one half is given, the other being its conjugate.
+/// fft() of a signal of which the first n / 2 + 1 values are given, the others being their
+/// conjugates: the frequencies are real, with size n along `dim`, by default 2 (size - 1). Factors
+/// and errors as for fft().
 Tensor hfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse of hfft(): the first n / 2 + 1 frequencies of real values.
+/// The inverse of hfft(): the first n / 2 + 1 values, complex, of the signal with these n real
+/// frequencies. Factors as for ifft(), errors as for rfft().
 Tensor ihfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 
 // ---- Several dimensions: `dim`, else as many of the last ones as `s` has sizes, else all. A size
 // of -1 is the input's. The real transforms halve the last of them.
-/// The complex discrete Fourier transform of two dimensions.
+/// fftn() of two dimensions, by default the last ones.
+///
+///   Tensor X = fft::fft2(randn({3, 32, 32}));  // complex64 [3, 32, 32]
 Tensor fft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
-/// The inverse of fft2().
+/// ifftn() of two dimensions, by default the last ones: the inverse of fft2().
 Tensor ifft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
-/// The transform of real values over two dimensions; of the last one the first n / 2 + 1
-/// frequencies are kept.
+/// rfftn() of two dimensions, by default the last ones: real [..., H, W] gives complex
+/// [..., H, W / 2 + 1].
 Tensor rfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
-/// The inverse of rfft2(): real values.
+/// irfftn() of two dimensions, by default the last ones: the inverse of rfft2(), real [..., H, W]
+/// of complex [..., H, W / 2 + 1] where W is even; otherwise give `s`.
 Tensor irfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
-/// The complex discrete Fourier transform of any dimensions.
+/// The discrete Fourier transform along several dimensions: fft() along each of `dim`, else along
+/// as many of the last ones as `s` has sizes, else along all. `s` has the numbers of points, to
+/// which x is cut or padded with zeros; -1 is the input's size. The result is complex, in the shape
+/// of x with these sizes. `norm` is that of fft() with n the product of the sizes.
+///
+/// ShapeError if `s` has not as many sizes as `dim`, or more than x has dimensions; ValueError for
+/// sizes below 1, a dimension given twice and other norms; IndexError for a dimension out of range;
+/// DTypeError for 16-bit types.
+///
+///   Tensor X = fft::fftn(randn({4, 8, 8}), {16, 16});  // the last two: complex64 [4, 16, 16]
 Tensor fftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
-/// The inverse of fftn().
+/// The inverse of fftn(), along each of the dimensions as ifft(). Shapes and errors as for fftn().
 Tensor ifftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
-/// The transform of real values over any dimensions; of the last one the first n / 2 + 1
-/// frequencies are kept.
+/// fftn() of real values, of which it gives the first n / 2 + 1 frequencies of the last of the
+/// transformed dimensions: complex, with that size there. DTypeError also for complex values,
+/// ShapeError if there is no dimension; other arguments and errors as for fftn().
 Tensor rfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
-/// The inverse of rfftn(): real values.
+/// The inverse of rfftn(): real values. The last of the transformed dimensions gets the size in
+/// `s`, by default 2 (size - 1); give it for an odd number of values. Arguments and errors as for
+/// rfftn(), but that the input may be complex.
 Tensor irfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
 
 // ---- Helpers
-/// The frequencies of fft(): 0, 1, ..., -2, -1 over n d, for samples `d` apart.
+/// The frequencies of fft() for n samples that are `d` apart: [n], 0, 1, ..., -2, -1 over n d.
+/// `options` give a floating dtype (DTypeError), by default the default one, and the device.
+/// ValueError for n below 1.
+///
+///   Tensor f = fft::fftfreq(4, 0.5);  // 0, 0.5, -1, -0.5
 Tensor fftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
-/// The frequencies of rfft(): 0, 1, ..., n / 2 over n d.
+/// The frequencies of rfft(), [n / 2 + 1]: 0, 1, ..., n / 2 over n d. Otherwise as fftfreq().
 Tensor rfftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
-/// Moves frequency 0 to the middle of the dimensions, by default of all.
+/// Rolls the dimensions, by default all, so that frequency 0 of fft()'s results is in their middle,
+/// at index size / 2. IndexError for a dimension out of range.
 Tensor fftshift(const Tensor& x, const Dims& dim = {});
-/// Undoes fftshift().
+/// Undoes fftshift(), also for odd sizes.
 Tensor ifftshift(const Tensor& x, const Dims& dim = {});
 
 }  // namespace ferrite::fft

@@ -32,42 +32,77 @@ Tensor operator/=(TensorView&& part, const T& other) {
   return part.is_copy() ? std::move(part) = part / other : part.div_(other);
 }
 
-/// out[i][j][k] = x[index[i][j][k]][j][k] for dim 0, and so on. `index` has the dimensions of x and
-/// no larger sizes than x except along `dim`; the result has its shape.
+/// The elements of `x` at `index` along `dim`: out[i][j][k] = x[index[i][j][k]][j][k] for dim 0,
+/// and so on. `index`, int64 or int32, has as many dimensions as x and no larger sizes than x
+/// except along `dim` (ShapeError); the result has its shape and the dtype of x. IndexError for an
+/// index or a `dim` out of range, DTypeError for an index of another dtype.
+///
+///   Tensor best = logits.argmax(1, true);     // [N, 1] of logits [N, C]
+///   Tensor values = gather(logits, 1, best);  // [N, 1]
 Tensor gather(const Tensor& x, int dim, const Tensor& index);
-/// x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0). If an index occurs more than
-/// once, the last source element in row-major order wins; as in PyTorch, the gradient of `source`
-/// treats all of them as written.
+/// A copy of x with out[index[i][j][k]][j][k] = source[i][j][k] (for dim 0), or with `value` there.
+/// `index` is as for gather() and in no dimension larger than `source` (ShapeError); DTypeError
+/// unless `source` has the dtype of x. If an index occurs more than once, the last source element
+/// in row-major order wins; as in PyTorch, the gradient of `source` treats all of them as written.
+///
+///   Tensor y = scatter(zeros({2, 3}), 1, from_vector<std::int64_t>({2, 0}, {2, 1}), 1);
+///   // [[0, 0, 1], [1, 0, 0]]
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar value);
-/// As scatter, but adds (bool: or), in row-major order of the source: the same bits on every run.
+/// A copy of x to which out[index[i][j][k]][j][k] += source[i][j][k] (for dim 0) is applied; for
+/// bool it is or. Additions are in row-major order of the source: the same bits on every run.
+/// Arguments and errors as for scatter().
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& scatter_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 
-/// The slices of `x` along `dim` given by the 1-dimensional `index`.
+/// A copy of the slices of `x` along `dim` at the 1-dimensional `index`, int64 or int32, in its
+/// order: the shape of x with index.numel() in place of the size of `dim`. An index may occur more
+/// than once. ShapeError for an index of more dimensions, IndexError for an index or a `dim` out of
+/// range.
+///
+///   Tensor rows = index_select(x, 0, from_vector<std::int64_t>({2, 0}, {2}));  // [2, ...]
 Tensor index_select(const Tensor& x, int dim, const Tensor& index);
-/// x with alpha * source added (bool: or) to the slices given by `index`, in the order of `index`.
+/// A copy of x with alpha * source added (bool: or) to the slices along `dim` at the 1-dimensional
+/// `index`, in its order. `source` has the shape of x with index.numel() in place of the size of
+/// `dim` (ShapeError), and the dtype of x (DTypeError). IndexError for an index or a `dim` out of
+/// range.
 Tensor index_add(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
                  Scalar alpha = 1);
 const Tensor& index_add_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
                          Scalar alpha = 1);
 
-/// x with `value` where the bool `mask` (broadcast to x) is true.
+/// A copy of x with `value` where the bool `mask` (DTypeError for other dtypes) is true. Shapes
+/// broadcast; the result has the dtype of x.
+///
+///   Tensor y = masked_fill(x, x < 0, 0);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
-/// The elements of `x` where `mask` is true (the two broadcast), as one dimension. Waits for the
-/// device, because the size of the result depends on the values.
+/// The elements of `x` where the bool `mask` (DTypeError for other dtypes) is true, in row-major
+/// order, as one dimension: [count]. x and mask broadcast to each other. It waits for the device,
+/// because the size of the result depends on the values.
+///
+///   Tensor positive = masked_select(x, x > 0);
 Tensor masked_select(const Tensor& x, const Tensor& mask);
-/// int64 [count, x.dim()]: the coordinates of nonzero elements. Waits for the device.
+/// The coordinates of the elements that are not zero, in row-major order: int64 [count, x.dim()].
+/// It waits for the device.
 Tensor nonzero(const Tensor& x);
 
-/// int64 [..., num_classes] with 1 at the class and 0 elsewhere. Without num_classes it is the
-/// largest class + 1, which waits for the device.
+/// 1 at the class and 0 elsewhere: int64 [*classes.shape(), num_classes], for classes of int64 or
+/// int32 (DTypeError for others). Without num_classes it is the largest class + 1, which waits for
+/// the device. IndexError for a class below 0 or not below num_classes, ValueError for a
+/// num_classes of 0 and for no classes without it.
+///
+///   Tensor y = one_hot(labels, 10);  // [N] gives [N, 10]
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
 
-/// Rows of `weight` [num_embeddings, width]: [..., width]. The gradient of row `padding_idx` (may
-/// be negative) stays zero. Gradients of rows used more than once are added in order of position.
+/// The rows of `weight` [num_embeddings, width] at `indices`, int64 or int32 of any shape:
+/// [*indices.shape(), width]. The gradient of row `padding_idx`, which may be negative, stays zero.
+/// Gradients of rows used more than once are added in order of position. IndexError for an index or
+/// a padding_idx out of range, ShapeError unless `weight` has two dimensions, DTypeError for other
+/// indices.
+///
+///   Tensor y = embedding(tokens, weight, 0);  // tokens [N, T], weight [V, E]: [N, T, E]
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
 

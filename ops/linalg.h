@@ -20,56 +20,82 @@
 
 namespace ferrite::linalg {
 
-/// The lower triangular L with L L^T = x, for a symmetric positive definite x.
+/// The lower triangular L with L L^T = x, [..., n, n], for symmetric positive definite x
+/// [..., n, n]. ValueError if a matrix is not positive definite, ShapeError if it is not square,
+/// DTypeError unless float32 or float64.
 Tensor cholesky(const Tensor& x);
-/// a^-1 b, with b [..., n, k], or [n] or [..., n] where a is [..., n, n] (a batch of vectors).
+/// The x with a x = b, for square a [..., n, n]: b [..., n, k] gives [..., n, k], and b [n], or
+/// [..., n] where a is [..., n, n] (a batch of vectors), gives the same shape. Batches broadcast.
+/// ValueError if a is singular, ShapeError if sizes do not fit, DTypeError unless both are float32
+/// or both float64.
+///
+///   Tensor x = linalg::solve(a, b);  // a [3, 3], b [3]: x [3], with a x = b
 Tensor solve(const Tensor& a, const Tensor& b);
-/// The inverse: ValueError for a singular matrix.
+/// The inverse of square matrices, [..., n, n] of [..., n, n]. ValueError if one is singular;
+/// solve() is faster and more accurate than a product with the inverse.
 Tensor inv(const Tensor& x);
-/// It has a gradient where x is singular too; a gradient of that gradient is an AutogradError
-/// there.
+/// The determinant of square matrices: [...] of [..., n, n]. It has a gradient where x is singular
+/// too; a gradient of that gradient is an AutogradError there.
 Tensor det(const Tensor& x);
-/// The sign and the logarithm of the absolute value of the determinant: 0 and -infinity for a
-/// singular matrix.
+/// The sign and the logarithm of the absolute value of the determinant, [...] each of [..., n, n]:
+/// 0 and -infinity for a singular matrix. It does not overflow where det() does.
+///
+///   auto [sign, logabsdet] = linalg::slogdet(x);
 std::tuple<Tensor, Tensor> slogdet(const Tensor& x);
 
-/// x = q r with orthonormal columns in q and an upper triangular r. "reduced": [m, k] and [k, n]
-/// with k the smaller of m and n; "complete": k = m. ValueError for other modes. The gradient is
-/// for reduced factors of m >= n (AutogradError).
+/// x = q r for x [..., m, n], with orthonormal columns in q and an upper triangular r: q
+/// [..., m, k] and r [..., k, n], where k is the smaller of m and n ("reduced") or m ("complete").
+/// ValueError for other modes. The gradient is for reduced factors of m >= n (AutogradError).
+///
+///   auto [q, r] = linalg::qr(randn({5, 3}));  // [5, 3] and [3, 3]
 std::tuple<Tensor, Tensor> qr(const Tensor& x, std::string_view mode = "reduced");
-/// Eigenvalues, ascending, and eigenvectors, as columns, of a symmetric matrix, of which the lower
-/// triangle is read. The gradient of eigenvectors needs different eigenvalues.
+/// Eigenvalues [..., n], ascending, and eigenvectors [..., n, n], as columns, of symmetric matrices
+/// [..., n, n], of which the lower triangle is read. The gradient of eigenvectors needs different
+/// eigenvalues.
+///
+///   auto [values, vectors] = linalg::eigh(x);  // x vectors = vectors diag(values)
 std::tuple<Tensor, Tensor> eigh(const Tensor& x);
-/// The eigenvalues of a symmetric matrix, in rising order.
+/// The eigenvalues of symmetric matrices, ascending: [..., n] of [..., n, n].
 Tensor eigvalsh(const Tensor& x);
-/// x = u diag(s) vh with s descending: u [m, m] and vh [n, n], or only as many vectors as there are
-/// numbers in s. The gradient of vectors needs different numbers, and full_matrices = false
-/// (AutogradError).
+/// x = u diag(s) vh for x [..., m, n], with s [..., k] descending, where k is the smaller of m and
+/// n; u [..., m, m] and vh [..., n, n], or without full_matrices u [..., m, k] and vh [..., k, n].
+/// The gradient of vectors needs different numbers in s, and full_matrices = false (AutogradError).
+///
+///   auto [u, s, vh] = linalg::svd(randn({5, 3}), false);  // [5, 3], [3], [3, 3]
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool full_matrices = true);
-/// The singular values, in falling order.
+/// The singular values, descending: [..., k] of [..., m, n], where k is the smaller of m and n.
 Tensor svdvals(const Tensor& x);
 
-/// The pseudoinverse: singular values below rcond (default: epsilon times the larger of m and n)
-/// times the largest count as 0.
+/// The pseudoinverse, [..., n, m] of [..., m, n]: singular values below rcond (default: epsilon
+/// times the larger of m and n) times the largest count as 0.
 Tensor pinv(const Tensor& x, std::optional<double> rcond = {});
-/// The shortest x that makes |a x - b| smallest, with b [..., m, k].
+/// The shortest x that makes |a x - b| smallest: [..., n, k] for a [..., m, n] and b [..., m, k].
+/// ShapeError unless b has two dimensions or more, and as many rows as a.
 Tensor lstsq(const Tensor& a, const Tensor& b);
-/// int64: how many singular values are above `tol`, by default as in pinv().
+/// How many singular values of each matrix are above `tol`, by default as in pinv(): int64 [...] of
+/// [..., m, n].
 Tensor matrix_rank(const Tensor& x, std::optional<double> tol = {});
-/// x to the n-th power; its inverse to the -n-th for a negative n.
+/// Square matrices to the n-th power, [..., m, m]; for a negative n the inverse to the -n-th
+/// (ValueError if it is singular), for 0 the identity.
 Tensor matrix_power(const Tensor& x, std::int64_t n);
 
-/// The p-norm of all elements, or along `dims`.
+/// The p-norm of all elements, or along `dims`, which keepdim leaves as size 1: (sum of
+/// |x|^p)^(1/p); for an infinite p the largest or smallest |x|, for 0 the number of nonzeros.
+/// DTypeError for other than floating types, IndexError for a dimension out of range.
+///
+///   Tensor lengths = linalg::vector_norm(x, 2, {-1});  // [N] of [N, D]
 Tensor vector_norm(const Tensor& x, double p = 2, const Dims& dims = {}, bool keepdim = false);
-/// The norm of the matrices in two dimensions: "fro", the root of the sum of squares, or "nuc", the
-/// sum of singular values.
+/// The norm of the matrices in two dimensions, by default the last ones: [...] of [..., m, n].
+/// "fro": the root of the sum of squares; "nuc": the sum of singular values. ValueError for other
+/// orders and for equal dimensions, ShapeError unless two are given.
 Tensor matrix_norm(const Tensor& x, std::string_view order = "fro", const Dims& dims = {-2, -1},
                    bool keepdim = false);
-/// 1 and infinity: the largest sum of absolute values of a column or row; 2: the largest singular
-/// value; and with a minus the smallest. ValueError for others.
+/// The same for an order that is a number. 1 and infinity: the largest sum of absolute values of a
+/// column or row; 2: the largest singular value; with a minus the smallest. ValueError for others.
 Tensor matrix_norm(const Tensor& x, double order, const Dims& dims = {-2, -1},
                    bool keepdim = false);
-/// vector_norm(x, 2) without an order or along one dimension, else matrix_norm().
+/// Without an order or with one dimension vector_norm(), 2 being the default of `order`; otherwise
+/// matrix_norm() of that order.
 Tensor norm(const Tensor& x, std::optional<double> order = {}, const Dims& dims = {},
             bool keepdim = false);
 

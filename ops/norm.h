@@ -60,19 +60,27 @@ inline Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const 
                     {.training = training, .momentum = momentum, .eps = eps});
 }
 
-/// Normalises over the last dimensions, which are `normalized_shape` (Ba et al. 2016). `weight` and
-/// `bias` have that shape or are undefined.
+/// (x - mean) / sqrt(var + eps) * weight + bias, with mean and biased variance over the last
+/// dimensions, which are `normalized_shape` (Ba et al. 2016; ShapeError for an input that does not
+/// end in it), in the shape of the input. `weight` and `bias` have that shape or are undefined.
+/// DTypeError for other than floating types, ValueError for a negative eps.
+///
+///   Tensor y = layer_norm(randn({8, 20, 512}), {512});  // [8, 20, 512]
 Tensor layer_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
 /// x / sqrt(mean of squares + eps) * weight over the last dimensions, which are `normalized_shape`
-/// (Zhang and Sennrich 2019). `weight` has that shape or is undefined; `eps` is by default the
-/// epsilon of the statistics' type.
+/// (Zhang and Sennrich 2019), in the shape of the input. `weight` has that shape or is undefined;
+/// `eps` is by default the epsilon of the statistics' type. Errors as for layer_norm().
 Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 
-/// Normalises each of `num_groups` groups of channels of [N, C, *] (Wu and He 2018). `weight` and
-/// `bias` have C elements or are undefined.
+/// Normalizes each of `num_groups` groups of channels of [N, C, *], as layer_norm() does, in the
+/// shape of the input (Wu and He 2018). `weight` and `bias` have C elements or are undefined.
+/// ShapeError unless num_groups divides C, ValueError for less than one group; other errors as for
+/// layer_norm().
+///
+///   Tensor y = group_norm(randn({2, 32, 8, 8}), 4);  // groups of 8 channels
 Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 

@@ -13,21 +13,25 @@
 
 namespace ferrite {
 
-/// gather() of tensors that broadcast, except along `dim`; without one, of both as one dimension.
+/// gather() of tensors that broadcast, except along `dim`: `take_along_dim(x, argsort(x, 1), 1)`
+/// sorts rows. Without `dim` both are taken as one dimension, and so is the result.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int> dim = {});
-/// The elements of `x` as one dimension at `index`, whose shape the result has. Negative indices
-/// count from the end.
+/// The elements of `x`, seen as one dimension, at `index` (int64 or int32), whose shape the result
+/// has. Negative indices count from the end. IndexError for an index out of range.
 Tensor take(const Tensor& x, const Tensor& index);
 
-/// x with its slices along `dim` at the 1-dimensional `index` replaced by those of `source`; of
-/// several for one place the last one stays.
+/// A copy of x with its slices along `dim` at the 1-dimensional `index` replaced by those of
+/// `source`, which has the shape of x with index.numel() in place of the size of `dim` (ShapeError)
+/// and the dtype of x (DTypeError). Of several slices for one place the last one stays.
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& index_copy_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
-/// With a value at these indices of a dimension.
+/// A copy of x with `value` in its slices along `dim` at the 1-dimensional `index`. IndexError for
+/// an index or a `dim` out of range.
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& index_fill_(const Tensor& self, int dim, const Tensor& index, Scalar value);
-/// x with the elements of `source`, in order, where the bool `mask` (broadcast to x) is true.
-/// IndexError, as for an index, if there are too few.
+/// A copy of x with the elements of `source`, in order, where the bool `mask` is true; x and mask
+/// broadcast. `source`, of any shape, has the dtype of x (DTypeError). IndexError, as for an index,
+/// if it has too few elements, ValueError if it has none.
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 const Tensor& masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& source);
 
@@ -45,15 +49,20 @@ struct SearchOptions {
   bool out_int32 = false;  ///< whether indices are int32 instead of int64
   bool right = false;      ///< whether the index after equal values is returned, not before
 };
-/// int64: the first place, or with `right` the last, where each value can be put into its sorted
-/// row: of `sorted` [..., n] for values [..., m], or of one row [n] for all. DTypeError unless the
-/// dtypes agree.
+/// The first place, or with `right` the last, where each value can be put into its sorted row:
+/// int64 (int32 with out_int32) in the shape of the values, [..., m], with rows `sorted` [..., n],
+/// or one row [n] for all. ShapeError for other shapes, DTypeError unless the dtypes agree.
+///
+///   Tensor row = from_vector<float>({1, 3, 5}, {3}), values = from_vector<float>({0, 3, 9}, {3});
+///   Tensor places = searchsorted(row, values);  // 0, 1, 3
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});
 Tensor searchsorted(const Tensor& sorted, Scalar value, const SearchOptions& options = {});
-/// The same, of the one row `boundaries`.
+/// searchsorted() with the one row `boundaries` [n]: the number of the interval in which each value
+/// lies. ShapeError for boundaries of more dimensions.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options = {});
 
-/// Whether each element is one of `test`, or, with `invert`, is none. NaN is none.
+/// Whether each element is one of `test`, or, with `invert`, is none: bool, in the shape of
+/// `elements`. NaN is none. Dtypes are promoted.
 Tensor isin(const Tensor& elements, const Tensor& test, bool invert = false);
 
 struct UniqueOptions {
@@ -71,11 +80,15 @@ struct Unique {
   operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return fields(); }
   operator std::tuple<Tensor, Tensor, Tensor>() const { return fields(); }
 };
-/// The different elements in ascending order (slices: in lexicographic order), where in them each
-/// element is, and how often each occurs. NaNs are all different. Off the tape. Waits for the
-/// device.
+/// The different elements in ascending order, [k] (with options.dim the different slices, in
+/// lexicographic order), and if asked for: `inverse`, the index in them of each element, in the
+/// shape of x, or of each slice; and `counts` [k], how often each occurs. NaNs are all different.
+/// Off the tape. Waits for the device.
+///
+///   auto [values, inverse, counts] = unique(x, {.return_inverse = true, .return_counts = true});
 Unique unique(const Tensor& x, const UniqueOptions& options = {});
-/// The same of the elements as they are, of which only neighbours are compared.
+/// The same of the elements in their order, of which only equal neighbors become one: 1, 1, 2, 1
+/// gives 1, 2, 1.
 Unique unique_consecutive(const Tensor& x, const UniqueOptions& options = {});
 
 /// num_samples categories, int64, drawn with the probabilities that the weights in each row of `p`,

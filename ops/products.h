@@ -15,15 +15,24 @@ namespace ferrite {
 /// that broadcast; a label that occurs twice in an operand takes its diagonal. Without "->" the
 /// result has the labels that occur once, in alphabetical order, after those of "...". Operands are
 /// contracted from left to right, each pair by one product of matrices. ValueError for equations
-/// that cannot be read, ShapeError where sizes of a label differ (unless one is 1).
+/// that cannot be read, ShapeError where sizes of a label differ (unless one is 1), DTypeError for
+/// two dtypes and for bool.
+///
+///   Tensor c = einsum("bij,bjk->bik", {randn({8, 2, 3}), randn({8, 3, 4})});  // [8, 2, 4]
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {
   return einsum(equation, std::span(operands.begin(), operands.size()));
 }
-/// Sums over the last `dims` dimensions of a and the first of b, or over those listed.
+/// The sum of products over the last `dims` dimensions of a and the first of b, or over dims_a[i]
+/// of a and dims_b[i] of b: the other dimensions of a, then those of b. ShapeError where sizes
+/// differ, ValueError for more dimensions than there are, for lists of different lengths and for a
+/// dimension given twice.
+///
+///   Tensor c = tensordot(randn({2, 3, 4}), randn({3, 4, 5}));  // [2, 5]
 Tensor tensordot(const Tensor& a, const Tensor& b, int dims = 2);
 Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& dims_a, const Shape& dims_b);
-/// Sums over the last dimensions of both; the product if one has none.
+/// The sum of products over the last dimensions of both, of one size: [*a, *b] of [*a, n] and
+/// [*b, n]. The product if one has no dimensions.
 Tensor inner(const Tensor& a, const Tensor& b);
 /// Every element of a times all of b, in place of the element: [m * p, n * q] of [m, n] and [p, q].
 /// Four dimensions at most (ShapeError).
@@ -31,16 +40,19 @@ Tensor kron(const Tensor& a, const Tensor& b);
 
 // beta * input + alpha * product, for an input that broadcasts to the product. With beta = 0 the
 // input's values are ignored.
-/// [b, m, k] times [b, k, n].
+/// beta * input + alpha * bmm(a, b): [b, m, n] for a [b, m, k], b [b, k, n] and an input that
+/// broadcasts to that (ShapeError). With beta = 0 the input's values are ignored. DTypeError unless
+/// dtypes agree.
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
                Scalar alpha = 1);
-/// The sum over the batch of the same products: [m, n].
+/// beta * input + alpha * the sum of bmm(a, b) over the batch: [m, n] for a [b, m, k] and b
+/// [b, k, n]. Otherwise as baddbmm().
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
               Scalar alpha = 1);
-/// [m, k] times [k].
+/// beta * input + alpha * mv(a, b): [m] for a [m, k] and b [k]. Otherwise as baddbmm().
 Tensor addmv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
              Scalar alpha = 1);
-/// outer(a, b).
+/// beta * input + alpha * outer(a, b): [m, n] for a [m] and b [n]. Otherwise as baddbmm().
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, Scalar beta = 1,
             Scalar alpha = 1);
 
@@ -54,15 +66,21 @@ Tensor cross(const Tensor& a, const Tensor& b, std::optional<int> dim = {});
 /// that of rows far from 0 and close to each other few digits are right. Differences are in memory
 /// in blocks of some MiB, except for gradients of gradients.
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
-/// norm(a - b + eps) along the last dimension.
+/// The p-norms of a - b + eps along the last dimension, of operands that broadcast: [N] of [N, D],
+/// or [N, 1] with keepdim. DTypeError for other than floating types.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6,
                          bool keepdim = false);
 /// The p-norms of the differences between every two rows of x [n, m], in the order of
 /// triu_indices(n, n, 1): [n (n - 1) / 2]. Differences are in memory all at once.
 Tensor pdist(const Tensor& x, double p = 2);
-/// a b / (max(|a|, eps) max(|b|, eps)) along `dim`, of operands that broadcast.
+/// The cosine of the angle between vectors along `dim`, of operands that broadcast: the sum of a
+/// b / (max(|a|, eps) max(|b|, eps)), in their shape without `dim`. DTypeError for other than
+/// floating types.
+///
+///   Tensor c = cosine_similarity(randn({8, 16}), randn({8, 16}));  // [8]
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int dim = 1, double eps = 1e-8);
-/// x / max(norm(x), eps) along `dim`.
+/// x / max(norm, eps), with the p-norm along `dim`, in the shape of x: vectors along `dim` get the
+/// length 1. DTypeError for other than floating types.
 Tensor normalize(const Tensor& x, double p = 2, int dim = 1, double eps = 1e-12);
 
 }  // namespace ferrite

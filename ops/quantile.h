@@ -10,27 +10,34 @@
 
 namespace ferrite {
 
-/// The lower of the two middle elements, if there are two. ValueError for no elements.
+/// The median of all elements, 0-dimensional; of two middle elements the lower. ValueError for no
+/// elements.
 Tensor median(const Tensor& t);
+/// The medians along `dim`, and their indices, int64: the shape of t without `dim`, which keepdim
+/// leaves as size 1. IndexError for a dimension that t does not have.
 ValuesIndices median(const Tensor& t, int dim, bool keepdim = false);
 /// The median of those elements that are not NaN.
 Tensor nanmedian(const Tensor& t);
 ValuesIndices nanmedian(const Tensor& t, int dim, bool keepdim = false);
-/// The k-th smallest element, from 1 on (ValueError).
+/// The k-th smallest elements along `dim`, and their indices, int64, shaped as for median().
+/// ValueError unless k is from 1 to the size.
 ValuesIndices kthvalue(const Tensor& t, std::int64_t k, int dim = -1, bool keepdim = false);
-/// The most frequent element, the smallest of equally frequent ones, and the place where it occurs
-/// last.
+/// The most frequent elements along `dim`, the smallest of equally frequent ones, and the index,
+/// int64, where each occurs last; shaped as for median().
 ValuesIndices mode(const Tensor& t, int dim = -1, bool keepdim = false);
 
-/// What is between two elements: linear in the distance, the lower, the higher, their mean, or the
-/// nearer (of equally near ones that of even rank).
+/// What a quantile between two elements is: linear in the distance, the lower, the higher, their
+/// mean (midpoint), or the nearer (of equally near ones that of even rank).
 enum class Interpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
-/// The element of rank q (n - 1) among the n sorted ones. ValueError unless q is in [0, 1], and for
-/// no elements. Floating types (DTypeError).
+/// The element of rank q (n - 1) among the n sorted ones: of all elements, 0-dimensional, or along
+/// `dim`, which keepdim leaves as size 1. ValueError unless q is in [0, 1], and for no elements;
+/// DTypeError for other than floating types.
+///
+///   Tensor limit = quantile(x, 0.95);
 Tensor quantile(const Tensor& t, double q, std::optional<int> dim = {}, bool keepdim = false,
                 Interpolation interpolation = Interpolation::linear);
-/// For each of `q`, 1-dimensional and in [0, 1] (values outside count as the nearest of these),
-/// along a new first dimension.
+/// The same for each of `q`, floating and 1-dimensional, along a new first dimension: [q, *]. q is
+/// in [0, 1]; values outside count as the nearest of these.
 Tensor quantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
                 Interpolation interpolation = Interpolation::linear);
 /// The quantile of those elements that are not NaN.
@@ -40,12 +47,13 @@ Tensor nanquantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}
                    bool keepdim = false, Interpolation interpolation = Interpolation::linear);
 
 /// How many elements are in each of `bins` equal parts of [min, max], or of their own range if both
-/// are equal; `max` is in the last one. Floating types (DTypeError), in which counts are given.
+/// are equal: [bins], in the dtype of t. `max` is in the last part. DTypeError for other than
+/// floating types, ValueError for less than one bin and unless min <= max, both finite.
 Tensor histc(const Tensor& t, std::int64_t bins = 100, double min = 0, double max = 0);
-/// How often each of 0, 1, ... occurs, or the sum of its `weights`, of the same size: int64, or
-/// float32 for weights in float32, and float64 for others. As many as the largest number + 1, and
-/// `minlength` or more. ValueError for negative numbers, DTypeError for what are no integers. Waits
-/// for the device.
+/// How often each of 0, 1, ... occurs in integers [n], or the sum of its `weights` [n]: as many as
+/// the largest number + 1, and `minlength` or more. int64, or float32 for weights in float32, and
+/// float64 for others. ValueError for negative numbers, DTypeError for other than integers,
+/// ShapeError for other shapes. Waits for the device.
 Tensor bincount(const Tensor& t, const Tensor& weights = {}, std::int64_t minlength = 0);
 
 }  // namespace ferrite

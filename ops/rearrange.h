@@ -11,23 +11,37 @@ namespace ferrite {
 
 using kernels::PadMode;  // constant, reflect, replicate, circular
 /// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
-/// torch.nn.functional.pad. Negative amounts crop (constant only). reflect requires amounts below
-/// the size, circular at most the size.
+/// torch.nn.functional.pad. The mode says with what: `value` (constant), the mirror image without
+/// the border (reflect), the border (replicate) or the opposite end (circular). Negative amounts
+/// crop (constant only). ValueError for an odd number of amounts, for reflect unless they are below
+/// the size, for circular unless they are at most the size; ShapeError for more pairs than
+/// dimensions, or if a size would be negative.
+///
+///   Tensor y = pad(randn({3, 8, 8}), {1, 1, 2, 0});  // [3, 10, 10]: left, right, top, bottom
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
            PadMode mode = PadMode::constant, Scalar value = 0);
-/// The same, where `mode` is "constant", "reflect", "replicate" or "circular" (ValueError).
+/// The same, where `mode` is "constant", "reflect", "replicate" or "circular" (ValueError for
+/// others).
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
            Scalar value = 0);
 
-/// Reverses the order along the dimensions.
+/// A copy with the elements in reverse order along `dims`: `flip(x, {-1})` mirrors images left to
+/// right. IndexError for a dimension that x does not have, ValueError for one given twice.
 Tensor flip(const Tensor& x, const Dims& dims);
-/// Shifts cyclically along the dimensions; without dimensions, shifts the flattened tensor.
+/// A copy in which the elements along dims[i] are shifted by shifts[i], those that leave the end
+/// entering at the beginning. Without `dims`, one shift of the flattened tensor. ValueError unless
+/// there are as many shifts as dimensions, IndexError for a dimension that x does not have.
+///
+///   Tensor y = roll(arange(4), {1}, {0});  // 3, 0, 1, 2
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims = {});
 
-/// The lower (upper) triangle of the last two dimensions: zero where column > row + diagonal
-/// (column < row + diagonal).
+/// A copy with the lower triangles of the matrices in the last two dimensions, and zeros where
+/// column > row + diagonal. ShapeError below two dimensions.
+///
+///   Tensor causal = tril(ones({4, 4}, {.dtype = kBool}));  // what position i attends to: 0 to i
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
-/// The upper triangle of a matrix; zeros below.
+/// A copy with the upper triangles of the matrices in the last two dimensions, and zeros where
+/// column < row + diagonal. ShapeError below two dimensions.
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 
 }  // namespace ferrite

@@ -20,11 +20,17 @@ namespace ferrite {
 /// Differentiable. Returns `t` if it has that shape.
 Tensor sum_to(const Tensor& t, const Shape& shape);
 
-/// The result has `dtype`, by default that of `t`, int64 for integers and bool; values are
-/// converted before the summation. Differentiable, to any order.
+/// The sum of all elements, or over `dims`. The result has `dtype`, by default that of `t`, int64
+/// for integers and bool; values are converted before the summation. 0 for no elements.
+/// Differentiable, to any order.
+///
+///   Tensor x = ones({2, 3});
+///   Tensor all = sum(x);              // 6, 0-dimensional
+///   Tensor rows = sum(x, {1}, true);  // [[3], [3]]
 Tensor sum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
            std::optional<DType> dtype = {});
-/// DTypeError for integers and bool without a floating `dtype`. The mean of no elements is NaN.
+/// The mean of all elements, or over `dims`. DTypeError for integers and bool without a floating
+/// `dtype`. The mean of no elements is NaN.
 Tensor mean(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
             std::optional<DType> dtype = {});
 // A template, so that sum(t, {}) still means a list of dimensions.
@@ -41,7 +47,7 @@ Tensor mean(const Tensor& t, D dtype) {
 /// `false` read like PyTorch's `unbiased`). NaN or infinity if the divisor is not above 0. Floating
 /// types only.
 Tensor var(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
-/// Its square root.
+/// The square root of var(), of the same arguments.
 Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 
 /// A NamedTuple, as below.
@@ -59,56 +65,65 @@ struct ValuesIndices {
   operator std::tuple<Tensor, Tensor>() const { return fields(); }
 };
 
-/// The largest element, NaN if there is one. ValueError for an empty tensor. The gradient is shared
-/// equally among equal elements.
+/// The largest element, 0-dimensional; NaN if there is one. ValueError for an empty tensor. The
+/// gradient is shared equally among equal elements.
 Tensor max(const Tensor& t);
-/// The smallest element, or those along a dimension with their indices; NaN wins.
+/// The smallest element; otherwise as max().
 Tensor min(const Tensor& t);
-/// Along one dimension, with the index of the first of equal elements (of the first NaN), which
-/// gets the gradient.
+/// The largest elements along one dimension, and their indices, int64: the shape of t without
+/// `dim`, which keepdim leaves as size 1. Of equal elements the first (of NaNs the first one)
+/// counts, and gets the gradient. ValueError if the dimension is empty, IndexError if t does not
+/// have it.
+///
+///   auto [values, indices] = max(logits, 1);  // [N] each of [N, C]
 ValuesIndices max(const Tensor& t, int dim, bool keepdim = false);
+/// The smallest elements along one dimension, and their indices; otherwise as max() along one.
 ValuesIndices min(const Tensor& t, int dim, bool keepdim = false);
-/// Along several dimensions; the gradient is shared equally among equal elements.
+/// The largest element over several dimensions, by default all; the gradient is shared equally
+/// among equal elements. ValueError if there are none.
 Tensor amax(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
-/// The smallest of all elements, or over dimensions, which keepdim leaves as size 1. IndexError for
-/// a dimension that the tensor does not have.
+/// The smallest element over several dimensions; otherwise as amax().
 Tensor amin(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
-/// int64 indices along `dim`, or into the flattened (row-major) tensor: the first of equal
-/// elements, the first NaN.
+/// The index of the largest element, int64: along `dim`, in the shape of t without it (keepdim
+/// leaves it as size 1), or in the flattened (row-major) tensor, 0-dimensional. Of equal elements
+/// the first, of NaNs the first one. ValueError for no elements, IndexError for a dimension that t
+/// does not have.
+///
+///   Tensor predicted = argmax(logits, 1);  // [N] of [N, C]
 Tensor argmax(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
-/// The index of the smallest element, of all or along a dimension, which keepdim leaves as size 1.
+/// The index of the smallest element; otherwise as argmax().
 Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false);
 
 /// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
 /// nonzeros. The gradient is 0 where the norm is 0. Floating types only.
 Tensor norm(const Tensor& t, double p = 2, const Dims& dims = {}, bool keepdim = false);
 
-/// The result's dtype is as for sum().
+/// The product of all elements, or along `dim`; 1 for no elements. The result's dtype is as for
+/// sum().
 Tensor prod(const Tensor& t);
 Tensor prod(const Tensor& t, int dim, bool keepdim = false);
 
-/// bool results, but uint8 for uint8; NaN counts as true. Any dtype.
+/// Whether any element, or any along `dim`, is not zero: bool, but uint8 for uint8. NaN counts as
+/// true. Any dtype.
 Tensor any(const Tensor& t);
 Tensor any(const Tensor& t, int dim, bool keepdim = false);
-/// Whether all elements, or all along a dimension, are true.
+/// Whether all elements, or all along `dim`, are not zero; otherwise as any().
 Tensor all(const Tensor& t);
 Tensor all(const Tensor& t, int dim, bool keepdim = false);
-/// int64.
+/// The number of elements that are not zero, of all or over `dims`: int64.
 Tensor count_nonzero(const Tensor& t, const Dims& dims = {});
 
 /// log(sum(exp(t))), without overflow; -infinity of no elements. Integers become floating.
 Tensor logsumexp(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
-/// sum() and mean() of what is not NaN.
+/// sum() of the elements that are not NaN.
 Tensor nansum(const Tensor& t, const Dims& dims = {}, bool keepdim = false,
               std::optional<DType> dtype = {});
-/// The mean of the elements that are not NaN, of all or over dimensions, which keepdim leaves as
-/// size 1.
+/// mean() of the elements that are not NaN; NaN where there is none.
 Tensor nanmean(const Tensor& t, const Dims& dims = {}, bool keepdim = false);
-/// The variance (standard deviation) and the mean.
+/// var() and mean() of the same elements: `auto [variance, average] = var_mean(x, {0})`.
 std::tuple<Tensor, Tensor> var_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
                                     bool keepdim = false);
-/// The standard deviation and the mean, over all elements or over dimensions, which keepdim leaves
-/// as size 1.
+/// std() and mean() of the same elements.
 std::tuple<Tensor, Tensor> std_mean(const Tensor& t, const Dims& dims = {}, int correction = 1,
                                     bool keepdim = false);
 /// amin() and amax(), along one dimension or all.
@@ -122,29 +137,39 @@ Tensor diff(const Tensor& t, std::int64_t n = 1, int dim = -1, const Tensor& pre
             const Tensor& append = {});
 
 // Along `dim`, of the elements up to each.
-/// Sums; the result's dtype is as for sum().
+/// The sums of the elements up to each along `dim`, in the shape of t; the result's dtype is as for
+/// sum(). IndexError for a dimension that t does not have.
+///
+///   Tensor y = cumsum(arange(4), 0);  // 0, 1, 3, 6
 Tensor cumsum(const Tensor& t, int dim, std::optional<DType> dtype = {});
 /// In place, in the dtype of `self` (bool: DTypeError).
 const Tensor& cumsum_(const Tensor& self, int dim);
-/// Products. If its gradient is to be differentiated again, the gradient takes as many steps as
-/// there are elements along `dim`.
+/// The products of the elements up to each along `dim`, as cumsum(). If its gradient is to be
+/// differentiated again, the gradient takes as many steps as there are elements along `dim`.
 Tensor cumprod(const Tensor& t, int dim, std::optional<DType> dtype = {});
 const Tensor& cumprod_(const Tensor& self, int dim);
-/// log(sum(exp(t))). Floating types (DTypeError).
+/// log(sum(exp(t))) of the elements up to each along `dim`, without overflow. Floating types
+/// (DTypeError).
 Tensor logcumsumexp(const Tensor& t, int dim);
-/// The largest (smallest) element and its index: the last of equal ones, the last NaN.
+/// The largest element up to each along `dim`, and its index, int64, both in the shape of t: of
+/// equal elements the last, of NaNs the last one.
 ValuesIndices cummax(const Tensor& t, int dim);
-/// The smallest so far along a dimension, and where.
+/// The smallest element up to each along `dim`, and its index; otherwise as cummax().
 ValuesIndices cummin(const Tensor& t, int dim);
 
-/// The k largest (smallest) elements along `dim` and their indices, in descending (ascending)
-/// order; NaN counts as larger than every number. Ties are in input order. ValueError unless 0 <= k
-/// <= size.
+/// The k largest elements along `dim`, or the k smallest, and their indices, int64: the shape of t
+/// with k in place of the size of `dim`, in descending (ascending) order. NaN counts as larger than
+/// every number. Ties are in input order. ValueError unless 0 <= k <= size, IndexError for a
+/// dimension that t does not have.
+///
+///   auto [values, classes] = topk(logits, 5);  // [N, 5] each of [N, C]
 ValuesIndices topk(const Tensor& t, std::int64_t k, int dim = -1, bool largest = true,
                    bool sorted = true);
-/// Sorts along `dim`, always stably; NaN counts as larger than every number.
+/// The elements sorted along `dim`, always stably, and the indices, int64, that they had: both in
+/// the shape of t. NaN counts as larger than every number. IndexError for a dimension that t does
+/// not have.
 ValuesIndices sort(const Tensor& t, int dim = -1, bool descending = false);
-/// The indices that sort along a dimension.
+/// The indices of sort(): int64, in the shape of t.
 Tensor argsort(const Tensor& t, int dim = -1, bool descending = false);
 
 }  // namespace ferrite

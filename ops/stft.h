@@ -9,10 +9,10 @@
 
 namespace ferrite {
 
-/// 0.5 - 0.5 cos(2 pi k / n); over n - 1 unless `periodic`, which suits transforms. DTypeError for
-/// integers and bool.
+/// 0.5 - 0.5 cos(2 pi k / n) for k from 0 to n - 1: [n]. `periodic`, which suits transforms,
+/// divides by n, otherwise by n - 1. DTypeError for integers and bool.
 Tensor hann_window(std::int64_t n, bool periodic = true, const TensorOptions& options = {});
-/// alpha - beta cos(2 pi k / n), likewise.
+/// alpha - beta cos(2 pi k / n) for k from 0 to n - 1; otherwise as hann_window().
 Tensor hamming_window(std::int64_t n, bool periodic = true, double alpha = 0.54, double beta = 0.46,
                       const TensorOptions& options = {});
 

@@ -17,17 +17,18 @@ namespace ferrite {
 Tensor neg(const Tensor& x);
 /// The absolute value.
 Tensor abs(const Tensor& x);
-/// -1, 0 or 1; 0 for NaN. bool is unchanged.
+/// -1, 0 or 1 by the sign of each element; 0 for NaN. bool is unchanged.
 Tensor sign(const Tensor& x);
-/// int64 for bool.
+/// x * x, elementwise; int64 for bool.
 Tensor square(const Tensor& x);
-/// Integers are unchanged.
+/// The next integer below or equal, in the dtype of x. Integers are unchanged.
 Tensor floor(const Tensor& x);
-/// The next integer above. Integers are unchanged.
+/// The next integer above or equal, in the dtype of x. Integers are unchanged.
 Tensor ceil(const Tensor& x);
-/// Ties go to even.
+/// The nearest integer, in the dtype of x; of two equally near ones the even one. Integers are
+/// unchanged.
 Tensor round(const Tensor& x);
-/// The integer part. Integers are unchanged.
+/// x without its fraction, in the dtype of x: towards 0. Integers are unchanged.
 Tensor trunc(const Tensor& x);
 
 /// e^x, elementwise.
@@ -89,13 +90,13 @@ Tensor deg2rad(const Tensor& x);
 Tensor rad2deg(const Tensor& x);
 /// x - trunc(x). Floating types only.
 Tensor frac(const Tensor& x);
-/// With other numbers in place of NaN and the infinities: by default the largest and the smallest
-/// of the dtype. Integers and bool are unchanged.
+/// x with other numbers in place of NaN (`nan`) and the infinities (`posinf`, `neginf`): by default
+/// 0, and the largest and the smallest of the dtype. Integers and bool are unchanged.
 Tensor nan_to_num(const Tensor& x, double nan = 0, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
 /// x itself; DTypeError for bool.
 Tensor positive(const Tensor& x);
-/// The name of sign that PyTorch uses for complex numbers too.
+/// sign(), under the name that PyTorch uses for complex numbers too.
 Tensor sgn(const Tensor& x);
 
 // bool results, off the tape.
@@ -107,7 +108,7 @@ Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 /// bool: whether each element is zero.
 Tensor logical_not(const Tensor& x);
-/// Whether the sign bit is set: also for -0.
+/// Whether the sign bit is set: bool; true for -0 too.
 Tensor signbit(const Tensor& x);
 
 inline Tensor operator-(const Tensor& x) { return neg(x); }

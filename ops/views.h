@@ -42,14 +42,23 @@ inline Tensor reshape_as(const Tensor& x, const Tensor& other) { return x.reshap
 /// expand() to the shape of another tensor: a view.
 inline Tensor expand_as(const Tensor& x, const Tensor& other) { return x.expand(other.shape()); }
 
-/// Moves dimension `source[i]` to `destination[i]`; the others keep their order.
+/// A view with dimension `source[i]` at `destination[i]`; the others keep their order. ShapeError
+/// for lists of different lengths, ValueError for a dimension given twice, IndexError for one that
+/// x does not have.
+///
+///   Tensor images = movedim(randn({2, 32, 32, 3}), -1, 1);  // [2, 3, 32, 32]
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination);
 Tensor movedim(const Tensor& x, int source, int destination);
 
-/// Splits dimension `dim` into `sizes`, one of which may be -1: the inverse of flatten.
+/// Dimension `dim` split into `sizes`, one of which may be -1: the inverse of flatten(), and a view
+/// where strides allow it. ShapeError unless the sizes' product is that of the dimension.
+///
+///   Tensor heads = unflatten(randn({2, 10, 64}), -1, {8, -1});  // [2, 10, 8, 8]
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes);
 
-/// The elements x[..., i, i + offset, ...] of two dimensions as a new last one.
+/// A view of the diagonals of two dimensions, as a new last one: the elements
+/// x[..., i, i + offset, ...]; [..., k] of [..., m, n]. ValueError unless dim1 and dim2 are two
+/// dimensions.
 Tensor diagonal(const Tensor& x, std::int64_t offset = 0, int dim1 = 0, int dim2 = 1);
 
 }  // namespace ferrite

@@ -43,8 +43,13 @@ using Milliseconds = std::chrono::milliseconds;
 ///
 /// Tensors are dense in memory (contiguous, or channels-last; ValueError otherwise: call
 /// contiguous()) and of float16, bfloat16, float32, float64, int64, int32 or uint8 (DTypeError);
-/// shapes, dtypes and roots must agree on all ranks. Nothing is recorded on the tape. Empty tensors
-/// are allowed, and so are groups of one rank.
+/// shapes, dtypes and roots must agree on all ranks. ValueError for a root or a rank that is not in
+/// the group, DeviceError for a tensor that is not on the group's device(). Nothing is recorded on
+/// the tape. Empty tensors are allowed, and so are groups of one rank.
+///
+/// The call itself throws these errors. If the group fails, because a rank is lost, is silent
+/// beyond the timeout or calls something else, Work::wait() and all later calls throw a
+/// DistributedError.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup() = default;
@@ -63,17 +68,21 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual std::optional<Device> device() const { return std::nullopt; }
 
   /// Every rank gets the reduction of all ranks' tensors, in place, the same bits everywhere.
+  /// DTypeError for the average of integers.
   [[nodiscard]] Work all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum,
                                 AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic);
-  /// Every rank gets root's values.
+  /// Every rank gets root's values, in place.
   [[nodiscard]] Work broadcast(const Tensor& tensor, int root = 0);
   /// Root gets the reduction, in place; the contents of the others' tensors are then undefined.
   [[nodiscard]] Work reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
-  /// `out` gets every rank's `in` in rank order: out.numel() == size() * in.numel() (ShapeError),
-  /// `in` of the same shape on all ranks. torch's all_gather_into_tensor.
+  /// `out` gets every rank's `in` in rank order: [size() * n, *] of [n, *], or any other shape with
+  /// out.numel() == size() * in.numel() (ShapeError). `in` has the same shape on all ranks, and the
+  /// dtype (DTypeError) and device (DeviceError) of `out`. ValueError if the two overlap, unless
+  /// `in` is this rank's part of `out`. torch's all_gather_into_tensor.
   [[nodiscard]] Work all_gather(const Tensor& out, const Tensor& in);
-  /// `out` gets this rank's part of the reduction of all `in`: in.numel() == size() * out.numel().
-  /// torch's reduce_scatter_tensor.
+  /// `out` gets this rank's part of the reduction of all `in`: [n, *] of [size() * n, *], or any
+  /// other shape with in.numel() == size() * out.numel() (ShapeError). Other errors as for
+  /// all_gather(). torch's reduce_scatter_tensor.
   [[nodiscard]] Work reduce_scatter(const Tensor& out, const Tensor& in,
                                     ReduceOp op = ReduceOp::sum);
   /// To and from one other rank, in the order of the calls for that pair. Sends may complete before
@@ -86,6 +95,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   /// A group of some of this group's ranks, in the order given, with a name and resources of its
   /// own. Every rank of this group calls it, in the same order; those that are not in it get null.
+  /// ValueError for no ranks, a rank that this group does not have or that is given twice, and a
+  /// timeout that is not positive.
   std::shared_ptr<ProcessGroup> new_group(const std::vector<int>& ranks,
                                           std::optional<Milliseconds> timeout = {});
 
@@ -172,25 +183,40 @@ class DefaultGroupScope {
 };
 
 // ---- Blocking forms on the default group, like torch.distributed's.
-/// Every rank gets the reduction of all ranks' tensors, in place.
+/// Every rank gets the reduction of all ranks' tensors, in place. Shapes and dtypes agree on all
+/// ranks. ValueError without a default group, DTypeError for the average of integers,
+/// DistributedError, naming the rank to blame, if the group fails. The functions below have these
+/// errors too.
 ///
 ///   parallel::all_reduce(x, parallel::ReduceOp::avg);
 void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::sum);
-/// Every rank gets the values of rank root.
+/// Every rank gets the values of rank `root`, in place: tensors of one shape and dtype on all
+/// ranks. ValueError for a root that is not a rank of the group.
+///
+///   for (const Tensor& p : model.parameters()) parallel::broadcast(p);
 void broadcast(const Tensor& tensor, int root = 0);
-/// Rank root gets the reduction of all ranks' tensors, in place. The contents of the others'
-/// tensors are undefined afterwards.
+/// Rank `root` gets the reduction of all ranks' tensors, in place. The contents of the others'
+/// tensors are undefined afterwards. ValueError for a root that is not a rank of the group.
 void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::sum);
-/// Every rank gets the tensors of all ranks, in the order of ranks. `in` has the same shape and
-/// dtype on all of them.
+/// Every rank gets the tensors of all ranks, in the order of ranks: `in` [n, *] on each gives `out`
+/// [world_size * n, *], or [world_size, n, *]. `in` has the same shape and dtype on all ranks.
+/// ShapeError unless out.numel() is world_size * in.numel(), DTypeError and DeviceError unless
+/// `out` and `in` agree.
+///
+///   Tensor all = empty({parallel::get_world_size() * 8, 10});
+///   parallel::all_gather(all, logits);  // logits [8, 10] on each rank
 void all_gather(const Tensor& out, const Tensor& in);
-/// Each rank gets its part of the reduction of all ranks' tensors.
+/// Each rank gets its part of the reduction of all ranks' tensors: `in` [world_size * n, *], of one
+/// shape on all ranks, gives `out` [n, *]. ShapeError unless in.numel() is world_size *
+/// out.numel(), DTypeError and DeviceError unless `out` and `in` agree.
 void reduce_scatter(const Tensor& out, const Tensor& in, ReduceOp op = ReduceOp::sum);
-/// Sends to a rank, which calls recv().
+/// Sends the values to rank `to`, which calls recv() with a tensor of the same shape and dtype. It
+/// may return before they are received. ValueError for this rank itself.
 void send(const Tensor& tensor, int to);
-/// Receives the values that a rank sends. Shapes and dtypes must agree.
+/// Receives, in place, the values that rank `from` sends. Shapes and dtypes must agree. ValueError
+/// for this rank itself.
 void recv(const Tensor& tensor, int from);
-/// Returns when all ranks have come here.
+/// Returns when all ranks of the default group have called it.
 void barrier();
 
 }  // namespace ferrite::parallel

@@ -157,7 +157,6 @@ class DataParallel final : public DataParallelBase {
           Call call(*this);
           if constexpr (std::is_void_v<Result<Inputs...>>) {
             apply(call, x...);
-            /// The call is over.
             call.end();
           } else {
             auto results = apply(call, x...);
@@ -196,13 +195,11 @@ class DataParallel final : public DataParallelBase {
     Call call(*this);
     if constexpr (std::is_void_v<Result<const Inputs&...>>) {
       apply(call, inputs...);
-      /// The call is over.
       call.end();
     } else {
       using R = Result<const Inputs&...>;
       std::vector<R> results = apply(call, inputs...);
       R result = joined(results);
-      /// Notes for the report that the outputs have been joined.
       call.gathered(dp::moved_bytes(results, output_device()));
       call.end();
       return result;
@@ -223,7 +220,6 @@ class DataParallel final : public DataParallelBase {
     const Arguments whole(inputs...);
     std::vector<Arguments> parts(1);
     if constexpr (sizeof...(Inputs) > 0) parts = scatter(whole, devices(), options().dim);
-    /// Notes for the report that the inputs have been sent.
     call.scattered(dp::moved_bytes(whole, parts));
     const auto used = std::span(devices()).first(parts.size());
     if (parts.size() > 1) {
@@ -248,7 +244,6 @@ class DataParallel final : public DataParallelBase {
   auto applied(Call& call, const F& f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
       f();
-      /// Notes for the report that the replicas have run.
       call.applied();
     } else {
       auto results = f();

@@ -56,8 +56,13 @@ struct CommWork {
   std::function<void()> finish = {};
 };
 
-/// Called on every rank in the same order, during backward; must call the same operations on all
-/// ranks. The hook itself divides by the number of ranks.
+/// Called with each bucket on every rank in the same order, during backward; must call the same
+/// operations on all ranks. The hook itself divides by the number of ranks. This one averages as
+/// usual:
+///
+///   ddp.register_comm_hook([](parallel::GradBucket& bucket) -> parallel::CommWork {
+///     return {.work = bucket.group().all_reduce(bucket.buffer(), parallel::ReduceOp::avg)};
+///   });
 using CommHook = std::function<CommWork(GradBucket&)>;
 
 /// PyTorch's default_hooks.
@@ -65,10 +70,11 @@ namespace comm_hooks {
 
 /// The average, as without a hook.
 CommWork allreduce(GradBucket& bucket);
-/// Gradients are sent as float16 (values beyond 65504 become infinite) or bfloat16, added in
-/// float32 and rounded once more.
+/// Gradients are sent as float16 (values beyond 65504 become infinite), added in float32 and
+/// rounded once more: `ddp.register_comm_hook(parallel::comm_hooks::fp16_compress)`. Those of 16
+/// bits are sent as they are.
 CommWork fp16_compress(GradBucket& bucket);
-/// Gradients travel as bfloat16.
+/// Gradients are sent as bfloat16, added in float32 and rounded once more.
 CommWork bf16_compress(GradBucket& bucket);
 /// Leaves gradients as they are: for measuring the cost of communication.
 CommWork noop(GradBucket& bucket);

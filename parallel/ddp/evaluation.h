@@ -34,7 +34,8 @@ Tensor all_gather_uneven(const Tensor& tensor, const std::shared_ptr<ProcessGrou
 Tensor all_gather_samples(const Tensor& results, std::int64_t size,
                           const std::shared_ptr<ProcessGroup>& group = {});
 
-/// Sums `sums` over all ranks in place; does nothing for a single process.
+/// Sums `sums` over all ranks in place, of one shape and dtype on all; does nothing for a single
+/// process.
 void all_reduce_sums(const Tensor& sums, const std::shared_ptr<ProcessGroup>& group = {});
 
 namespace detail {

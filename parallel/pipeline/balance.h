@@ -29,6 +29,9 @@ struct BalanceBySizeOptions {
 /// The number of layers of each stage, in order, such that the cost of the most expensive stage is
 /// minimal; ties go to the smaller sum of squares. Every stage has a layer: ValueError if there are
 /// fewer layers than stages, or a cost is negative.
+///
+///   std::vector<double> costs{1, 1, 1, 3};
+///   auto layers = parallel::balance_by_cost(2, costs);  // 3, 1
 std::vector<std::int64_t> balance_by_cost(int stages, std::span<const double> costs);
 
 /// As balance_by_cost(), by the time of each layer's forward and backward (medians) on `sample`, a
@@ -41,10 +44,10 @@ std::vector<std::int64_t> balance_by_time(int stages, nn::Sequential& model, con
 std::vector<std::int64_t> balance_by_size(int stages, nn::Sequential& model, const Tensor& sample,
                                           const BalanceBySizeOptions& options = {});
 
-/// Milliseconds of forward and backward, and bytes, of each layer: the costs used above.
+/// Milliseconds of forward and backward of each layer: the costs of balance_by_time().
 std::vector<double> layer_times(nn::Sequential& model, const Tensor& sample,
                                 const BalanceByTimeOptions& options = {});
-/// The bytes that each layer keeps for backward.
+/// The bytes that each layer takes, in training of a micro-batch: the costs of balance_by_size().
 std::vector<double> layer_sizes(nn::Sequential& model, const Tensor& sample,
                                 const BalanceBySizeOptions& options = {});
 

@@ -24,18 +24,20 @@ namespace ferrite::parallel {
 // ---- Over the ranks of a group, by default the default group (without one there is only this
 // process). Names are Megatron's.
 
-/// The input; its gradient is the sum of all ranks' gradients. The result shares the input's
-/// memory: change neither in place.
+/// The input, of any shape; its gradient is the sum of all ranks' gradients. The result shares the
+/// input's memory: change neither in place. DTypeError for other than floating types.
 Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
                                             std::shared_ptr<ProcessGroup> group = {});
-/// The sum of all ranks' inputs.
+/// The sum of all ranks' inputs, of one shape, in separate memory. DTypeError for other than
+/// floating types.
 Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
-/// This rank's part of the last dimension, in separate memory; ValueError if it is not divisible by
-/// the number of ranks.
+/// This rank's part of the last dimension, in separate memory: [..., n / ranks] of [..., n].
+/// ValueError unless the number of ranks divides n, ShapeError for a 0-dimensional input.
 Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,
                                                std::shared_ptr<ProcessGroup> group = {});
-/// All ranks' inputs, of one shape, concatenated along the last dimension.
+/// All ranks' inputs, of one shape, concatenated along the last dimension in the order of ranks:
+/// [..., n * ranks] of [..., n].
 Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
 
@@ -43,13 +45,16 @@ Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
 // without waiting. Sums are made in the order of the devices, in float32 for float16 and bfloat16,
 // so that the same inputs give the same bits. ValueError if there is no device, or no part.
 
-/// A copy on each device. The one on the input's device shares its memory.
+/// A copy of the input on each device, in the order of `devices`. The one on the input's device
+/// shares its memory.
 std::vector<Tensor> copy_to_devices(const Tensor& input, std::span<const Device> devices);
 /// The sum of the parts, all of one shape and dtype, on `target`.
 Tensor reduce_from_devices(std::span<const Tensor> parts, const Device& target);
-/// The last dimension in pieces of split_sizes(), number i on devices[i].
+/// The last dimension in pieces of split_sizes(), number i on devices[i]: with two devices,
+/// [..., 3] and [..., 2] of [..., 5].
 std::vector<Tensor> scatter_to_devices(const Tensor& input, std::span<const Device> devices);
-/// The parts concatenated along the last dimension, on `target`.
+/// The parts concatenated along the last dimension, on `target`: the inverse of
+/// scatter_to_devices().
 Tensor gather_from_devices(std::span<const Tensor> parts, const Device& target);
 
 /// The sizes of `parts` parts of `size`: as equal as possible, the first ones larger by one if it

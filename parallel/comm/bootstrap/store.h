@@ -18,13 +18,13 @@ class Store {
   virtual ~Store() = default;
   /// Writes a value, which all ranks can read.
   virtual void set(const std::string& key, std::string_view value) = 0;
-  /// Waits until the key exists; DistributedError, naming it, after `timeout`.
+  /// The value of the key, for which it waits; DistributedError, naming the key, after `timeout`.
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds to a number that starts at 0, and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t amount) = 0;
-  /// Whether all exist; never waits for them.
+  /// Whether all these keys exist; never waits for them.
   virtual bool check(const std::vector<std::string>& keys) = 0;
-  /// Whether it existed.
+  /// Removes the key; whether it existed.
   virtual bool erase(const std::string& key) = 0;
   /// This host's numeric address on the connection to the server, which is where other ranks can
   /// reach it: the address that transports bind to. "" if the store is not reached over a network.

@@ -21,7 +21,12 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int ranks,
 
 /// Runs `f` as every rank of a new group, each in its own thread with the group as its default
 /// group, and waits for all. An exception of a rank aborts the group; the first exception is
-/// rethrown when all have ended.
+/// rethrown when all have ended. ValueError for fewer than one rank.
+///
+///   parallel::run_ranks(4, [](parallel::ProcessGroup& group) {
+///     Tensor sum = full({1}, group.rank());
+///     parallel::all_reduce(sum);  // 6 on each rank
+///   });
 void run_ranks(int ranks, const std::function<void(ProcessGroup&)>& f,
                const LocalGroupOptions& options = {});
 
