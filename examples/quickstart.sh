@@ -17,7 +17,7 @@ without=""
 if [[ ! -e build/default/CMakeCache.txt ]] && ! nvidia-smi >/dev/null 2>&1; then
   if command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; then
     preset=cpu
-    without=", without GPU code, as there is no NVIDIA driver here"
+    without=", without GPU code, because there is no NVIDIA driver"
   fi
 fi
 jobs=${FERRITE_JOBS:-$(nproc)}
@@ -26,17 +26,17 @@ if [[ $preset == default ]] && { command -v nvcc || [[ -x /usr/local/cuda/bin/nv
   minutes=36
 fi
 if [[ -x build/$preset/bin/lenet ]]; then
-  takes="seconds, as it was built before"
+  takes="a few seconds, because it is already built"
 else
   takes="about $(((minutes + jobs - 1) / jobs)) minutes on $jobs processor(s) the first time"
 fi
 cat <<END
 Ferrite's quickstart
 
-  1. installs the Debian packages that are missing: about a minute; nothing if all are present
+  1. installs missing Debian packages, if any: about a minute
   2. builds the library and the program lenet in build/$preset$without:
      $takes
-  3. trains LeNet on images of 28 x 28 pixels, and prints its accuracy: half a minute
+  3. trains LeNet on images of 28 x 28 pixels and prints its accuracy: about half a minute
 
 END
 begin=$SECONDS
@@ -89,7 +89,7 @@ if ! given --dataset "$@"; then
     arguments+=(--dataset fashion-mnist --data "$root")
   else
     echo "No Fashion-MNIST found: training on synthetic digits."
-    echo "To train on it, put its four files into ./data-sets/fashion-mnist, or set FERRITE_DATA."
+    echo "To train on Fashion-MNIST, put its four files into ./data-sets/fashion-mnist, or set FERRITE_DATA."
     arguments+=(--dataset synthetic-digits)
   fi
 fi
@@ -100,15 +100,15 @@ echo "$lenet ${arguments[*]} $*"
 
 cat <<END
 
-Done in $(((SECONDS - begin) / 60))m$(((SECONDS - begin) % 60))s. What to try next, from $repository:
+Done in $(((SECONDS - begin) / 60))m$(((SECONDS - begin) % 60))s. Next, try these commands in $repository:
 
-  $lenet --help                      # its options
-  $lenet --checkpoint-dir runs/lenet # keeps the weights, and draws the learning curve
+  $lenet --help                      # lists the options
+  $lenet --checkpoint-dir runs/lenet # saves the weights and plots the learning curve
   cmake --build --preset $preset --target examples --parallel $jobs
-                                     # all example programs, among them:
+                                     # builds all example programs, such as:
   build/$preset/bin/mnist --epochs 3          # a training program in a hundred lines: examples/mnist/main.cpp
   build/$preset/bin/ferrite-run --standalone --nproc-per-node=2 build/$preset/bin/ddp
-                                     # two processes that train together
+                                     # trains with two processes
 
-See README.md next: writing your own program, using your own data, training on several GPUs.
+To write your own program, use your own data or train on several GPUs, see README.md.
 END

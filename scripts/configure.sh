@@ -12,7 +12,7 @@ programs=(cmake)
 [[ -n ${CXX:-} ]] || programs+=(c++)
 for program in "${programs[@]}"; do
   if ! command -v "$program" >/dev/null; then
-    echo "Ferrite is built with $program, which is not on the PATH." >&2
+    echo "Building Ferrite requires $program, which is not on the PATH." >&2
     echo "On Debian or Ubuntu: apt-get install g++ cmake" >&2
     exit 1
   fi
@@ -24,7 +24,7 @@ if [[ -e $cache ]]; then
   home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$cache")
   generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$cache")
   if [[ $(readlink -f "$home") != "$(pwd -P)" ]]; then
-    echo "build/$preset was configured for $home: configuring it anew." >&2
+    echo "build/$preset was configured for $home: configuring it again." >&2
     options+=(--fresh)
   elif [[ -n $generator ]]; then
     options+=(-G "$generator")

@@ -28,7 +28,7 @@ for program in apt-get apt-cache dpkg-deb; do
   }
 done
 if ! apt-cache show libfmt-dev >/dev/null 2>&1; then
-  echo "apt has no package lists; run as root: apt-get update" >&2
+  echo "apt has no package lists. As root, run: apt-get update" >&2
   exit 1
 fi
 # Ubuntu has another name for libjpeg's development package.
@@ -67,7 +67,7 @@ done
 # CMake 3.25 or later, which older distributions do not have, and Ninja.
 mkdir "$scratch/pip"
 if ((!with_tools)); then
-  echo "CMake and Ninja are left out."
+  echo "CMake and Ninja are not included."
 elif python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninja 2>"$scratch/pip.log"; then
   for wheel in "$scratch"/pip/*.whl; do
     python3 -m zipfile -e "$wheel" "$scratch/wheels"
@@ -86,7 +86,7 @@ elif python3 -m pip download -q --no-deps -d "$scratch/pip" 'cmake==3.27.*' ninj
     cp -r "$share/Modules" "$share/Templates" "$root/tools/share/$(basename "$share")/"
   fi
 else
-  echo "CMake and Ninja could not be downloaded from PyPI and are left out: the host needs CMake 3.25." >&2
+  echo "CMake and Ninja could not be downloaded from PyPI and are not included: the host needs CMake 3.25 or later." >&2
   tail -1 "$scratch/pip.log" >&2
 fi
 

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
 # Checks and measures Ferrite on a machine with a GPU, without root or network, in visits of any length:
 #   scripts/gpu_check.sh [--seconds N] [--after FOLDER] [--again] [--list] [part or step...]
-# Parts, each of less than nine minutes, with their steps in order; all of them without arguments:
+# Without arguments it runs all parts. Each part takes less than nine minutes; its steps run in this order:
 #   tests       info, cuda: the machine; the tests of CUDA code, on the device
-#   figures     kernels, ledger, resnet, lenet: bench_kernels; a step's launches; trainings beside PyTorch
+#   figures     kernels, ledger, resnet, lenet: bench_kernels; a step's launches; training compared with PyTorch
 #   checks      memcheck, nccl, profile: compute-sanitizer; groups on NCCL; counters of five kernels
 #   sanitizers  racecheck, synccheck, initcheck
 #   own         kernels_own: products and convolutions without NVIDIA's libraries
-#   beside      kernels_torch, host_cost: kernels and the host's cost per operation beside PyTorch
-#   training    training: all models, precisions and executions beside PyTorch
+#   beside      kernels_torch, host_cost: kernels and the host's cost per operation compared with PyTorch
+#   training    training: all models, precisions and executions compared with PyTorch
 #   cpu         cpu: all other tests
-# Programs that scripts/pack_gpu_check.sh packed are unpacked first; otherwise build/gpu is built, which
-# goes on where it was interrupted (build, by itself, does that alone).
+# It first unpacks the programs that scripts/pack_gpu_check.sh packed, or else builds build/gpu; an
+# interrupted build continues where it stopped ("build" as the only argument does no more than that).
 #
-# Each part leaves $OUT/<part>.tar.gz (OUT is build/gpu_check), which grows step by step: logs, figures, and
-# "steps", a line for each with its result. A step that fails or takes too long does not stop the others. An
-# archive that is in $OUT, or in the folder after --after, is continued: what it says is done is not
-# repeated, except with --again, so that a second visit goes on where the first ended. With --seconds no
-# step lasts beyond that time, nor begins when less than a quarter of its limit is left.
+# Each part writes $OUT/<part>.tar.gz (OUT is build/gpu_check), which grows with each step. It has the logs,
+# the results, and "steps", a file with one line per step. A step that fails or takes too long does not stop
+# the others. An archive in $OUT, or in the folder given with --after, is continued: steps that it lists as
+# done are not repeated, except with --again, so that a second visit resumes where the first one ended. With
+# --seconds, no step runs beyond that time, and none starts when less than a quarter of its limit is left.
 #
 # Environment: LIMIT_<step>, a step's limit in seconds; BUILD, the build folder; DEVICE, cuda:0; JOBS,
 # processes of the build; CMAKE_OPTIONS, TESTS, CASES, KERNELS, HOST_COST and TRAINING: more options for
@@ -60,7 +60,7 @@ done
 names=$(awk '{ print $1; print $2 }' <<<"$table")
 for name in "${wanted[@]}"; do
   if [[ $name != build ]] && ! grep -qxF -- "$name" <<<"$names"; then
-    echo "There is no part or step \"$name\"; --list lists them." >&2
+    echo "There is no part or step \"$name\"; --list prints all of them." >&2
     exit 2
   fi
 done
@@ -203,7 +203,7 @@ unpack() {
 prepare() {
   local carried=build/gpu_carry/programs.tar.xz
   if [[ -f $build/root ]]; then
-    echo "unpacked before"
+    echo "already unpacked"
   elif [[ -f $carried && ! -d $build ]]; then
     unpack "$carried" || return
   elif [[ -z ${BUILD:-} ]]; then
@@ -268,7 +268,7 @@ is_wanted() {
 }
 
 for archive in ${after:+"$after"/*.tar.gz} "$out"/*.tar.gz; do
-  [[ ! -f $archive ]] || tar -xzf "$archive" -C "$work" || echo "$archive cannot be read" >&2
+  [[ ! -f $archive ]] || tar -xzf "$archive" -C "$work" || echo "cannot read $archive" >&2
 done
 
 echo "=== build, $work/build.log"
@@ -276,7 +276,7 @@ export build bin device jobs CASES CMAKE_OPTIONS TESTS KERNELS HOST_COST TRAININ
 export -f prepare unpack
 timeout --kill-after=10 "$(left)" bash -c prepare >"$work/build.log" 2>&1 || {
   tail -15 "$work/build.log"
-  echo "build: failed or out of time, after $SECONDS s"
+  echo "build: failed or timed out after $SECONDS s"
   exit 1
 }
 surroundings
@@ -285,13 +285,13 @@ failed=0
 while read -r part name limit; do
   is_wanted "$part" "$name" || continue
   if ((!again)) && grep -qs "^$name .*: ok$" "$work/$part/steps"; then
-    printf '%-14s done before\n' "$name"
+    printf '%-14s already done\n' "$name"
     continue
   fi
   variable=LIMIT_$name
   limit=${!variable:-$limit}
   if (($(left) < limit / 4 + 1)); then
-    printf '%-14s not begun: %d s are left\n' "$name" "$(left)"
+    printf '%-14s not started: only %d s are left\n' "$name" "$(left)"
     continue
   fi
   export -f "step_$name"

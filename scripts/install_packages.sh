@@ -17,9 +17,9 @@ installed() {
 }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "This system has no apt. Please install these packages, or what they are called here:" >&2
+  echo "This system has no apt. Install these packages, or their equivalents on this system:" >&2
   echo "  ${packages[*]} $*" >&2
-  echo "Going on without; CMake will name what it cannot do without." >&2
+  echo "Continuing without them; CMake reports the ones that it requires." >&2
   exit 0
 fi
 
@@ -31,7 +31,7 @@ for package in "${packages[@]}" "$@"; do
 done
 
 if ((${#missing[@]} == 0)); then
-  echo "Packages: all there, nothing to install."
+  echo "All packages are installed."
   exit 0
 fi
 
@@ -39,8 +39,8 @@ sudo=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
     echo "Missing packages: ${missing[*]}" >&2
-    echo "Neither root nor sudo here. As root: apt-get install ${missing[*]}" >&2
-    echo "Going on without; CMake will name what it cannot do without." >&2
+    echo "There is no sudo, and this user is not root. As root, run: apt-get install ${missing[*]}" >&2
+    echo "Continuing without them; CMake reports the ones that it requires." >&2
     exit 0
   fi
   sudo=(sudo)
@@ -48,7 +48,7 @@ fi
 
 failed() {
   echo "Could not install: ${missing[*]}" >&2
-  echo "apt-get says why above. With these packages installed no network is needed." >&2
+  echo "See the output of apt-get above. Once these packages are installed, no network is needed." >&2
   exit 1
 }
 

@@ -12,7 +12,7 @@ case $name in
   tensorboard) packages=(tensorboard) ;;
   onnx) packages=(onnx onnxruntime) ;;
   *)
-    echo "expected: scripts/install_python.sh tensorboard|onnx" >&2
+    echo "usage: scripts/install_python.sh tensorboard|onnx" >&2
     exit 2
     ;;
 esac
@@ -22,17 +22,17 @@ show="import $names; print(*(f'{m.__name__} {m.__version__}' for m in ($names,))
 
 for python in "$folder/bin/python" python3; do
   if found=$("$python" -c "$show" 2>/dev/null); then
-    echo "$found of $python"
+    echo "$found found in $python"
     exit 0
   fi
 done
 
 without() {
-  echo "$name: not installed, its test will skip: $1"
+  echo "$name: not installed, its test will be skipped: $1"
   rm -rf "$folder"
   exit 0
 }
-command -v python3 >/dev/null || without "there is no python3"
+command -v python3 >/dev/null || without "python3 was not found"
 mkdir -p build
 log=build/$name.log
 python3 -m venv "$folder" >"$log" 2>&1 ||

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds here what scripts/gpu_check.sh runs on a machine with a Hopper GPU, and packs it, so that a visit
-# there spends no time building:
+# Builds the programs that scripts/gpu_check.sh runs on a machine with a Hopper GPU, and packs them, so that
+# no time on that machine is spent on building:
 #   scripts/pack_gpu_check.sh [--build FOLDER] [--to FOLDER]
-# The archive, programs.tar.xz in build/gpu_carry, holds programs, libraries and CTest's lists, stripped;
-# copy that folder along with the tree: gpu_check.sh unpacks it. Together with the tree's files it must not
-# exceed 64 MiB. It runs on processors with AVX2 (x86-64-v3) and on Linux with a C library no older than
-# this one's. --build packs a build that exists instead of configuring and building build/gpu.
+# The archive, programs.tar.xz in build/gpu_carry, holds stripped programs and libraries, and CTest's lists.
+# Copy that folder along with the tree: gpu_check.sh unpacks it. Together with the tree's files it must not
+# exceed 64 MiB. The programs run on processors with AVX2 (x86-64-v3) and on Linux with a C library no older
+# than that of this machine. --build packs an existing build instead of configuring and building build/gpu.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,7 +49,7 @@ for file in "$build"/bin/* "$build"/lib/*.so*; do
   strip --strip-unneeded -o "$stage/$folder/$(basename "$file")" "$file"
 done
 if [[ -z $(ls "$stage/bin") ]]; then
-  echo "$build/bin has no programs." >&2
+  echo "There are no programs in $build/bin." >&2
   exit 1
 fi
 # Libraries that a host need not have; those of the C and C++ run time are older here than there.

@@ -11,6 +11,6 @@ bash scripts/install_packages.sh
 bash scripts/configure.sh "$preset"
 SECONDS=0
 cmake --build --preset "$preset" --parallel "$jobs"
-printf '\nBuilt in %dm%02ds.\n' $((SECONDS / 60)) $((SECONDS % 60))
+printf '\nBuild finished in %dm%02ds.\n' $((SECONDS / 60)) $((SECONDS % 60))
 # Tests with several processes mostly wait.
 ctest --preset "$preset" --output-on-failure --no-tests=error -j$((jobs < 6 ? jobs + 2 : 8))

@@ -87,7 +87,7 @@ std::string write_text(CharLM& model, const Text& text, const Settings& s, const
 void train(const Settings& s, const Device& device, int rank) {
   const Text text(s.data);
   FERRITE_CHECK(text.ids.size(0) > s.model.context, ValueError, "char_lm",
-                "'{}' has {} characters, and a context of {} needs more: give a longer text or a "
+                "'{}' has {} characters, but a context of {} needs more: use a longer text or a "
                 "smaller --context",
                 s.data, text.ids.size(0), s.model.context);
   CharLMOptions options = s.model;
@@ -130,7 +130,7 @@ void train(const Settings& s, const Device& device, int rank) {
 int char_lm(int argc, char** argv) {
   Settings s;
   examples::CommandLine app(
-      "Trains a small GPT on the characters of a text, and lets it write.",
+      "Trains a small GPT on the characters of a text file, and samples text from it.",
       {"char_lm --data shakespeare.txt --steps 2000 --sample 500 --checkpoint runs/text",
        "ferrite-run --standalone --nproc-per-node=2 char_lm --ddp --data shakespeare.txt"});
   const auto number = [&](const char* name, auto& value, const char* help, examples::Check check) {
@@ -139,27 +139,29 @@ int char_lm(int argc, char** argv) {
   const examples::Check positive = examples::whole<std::int64_t>(1);
   const examples::Check any = examples::whole<std::int64_t>(0);
   app.topic("Files");
-  app.add_option("--data", s.data, "the text file").required();
-  app.add_option("--checkpoint", s.checkpoint, "a folder to save to and to resume from");
+  app.add_option("--data", s.data, "text file to train on").required();
+  app.add_option("--checkpoint", s.checkpoint, "folder to save checkpoints to and resume from");
   app.topic("Model");
-  number("--layers", s.model.layers, "blocks of attention and feed-forward network", positive);
-  number("--heads", s.model.heads, "heads of each attention", positive);
-  number("--width", s.model.width, "numbers of each character", positive);
-  number("--context", s.model.context, "characters that the model sees", positive);
-  number("--dropout", s.model.dropout, "probability", examples::between(0, 1));
+  number("--layers", s.model.layers, "number of transformer blocks", positive);
+  number("--heads", s.model.heads, "attention heads per block", positive);
+  number("--width", s.model.width, "embedding dimension", positive);
+  number("--context", s.model.context, "context length, in characters", positive);
+  number("--dropout", s.model.dropout, "dropout probability", examples::between(0, 1));
   app.topic("Training");
-  number("--batch", s.batch, "pieces of text per step of each process", positive);
-  number("--steps", s.steps, "steps in all", positive);
+  number("--batch", s.batch, "sequences per step and process", positive);
+  number("--steps", s.steps, "number of training steps", positive);
   number("--lr", s.lr, "learning rate of AdamW", examples::above_zero());
-  number("--seed", s.seed, "of weights, batches and samples", any);
+  number("--seed", s.seed, "seed of weights, batches and samples", any);
   app.add_option("--device", s.device, "cpu, cuda or cuda:N").capture_default_str();
-  app.add_flag("--ddp", s.ddp, "share batches with the other processes of a launcher");
-  app.topic("Writing");
-  number("--sample", s.sample, "characters to write at the end", any);
-  number("--temperature", s.temperature, "below 1: likelier characters; 0: the likeliest",
+  app.add_flag("--ddp", s.ddp, "train on several processes, started by a launcher");
+  app.topic("Sampling");
+  number("--sample", s.sample, "number of characters to sample at the end", any);
+  number("--temperature", s.temperature,
+         "sampling temperature (below 1: more likely characters; 0: always the most likely one)",
          examples::at_least(0));
-  number("--top-k", s.top_k, "draw from the k likeliest (0: all)", any);
-  app.add_option("--top-p", s.top_p, "draw from the likeliest that have this share together");
+  number("--top-k", s.top_k, "sample from the k most likely characters (0: all)", any);
+  app.add_option("--top-p", s.top_p,
+                 "sample from the most likely characters with this total probability");
   if (const auto status = app.parse(argc, argv)) return *status;
 
   const Device device = s.ddp ? examples::device_of_rank(s.device) : Device(s.device);

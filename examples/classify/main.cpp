@@ -37,10 +37,10 @@ int classify(int argc, char** argv) {
       {"classify --model resnet50 --weights resnet50.pth --labels classes.txt dog.jpeg"});
   app.add_option("pictures", pictures, "PNG or JPEG files").required();
   app.topic("Network");
-  app.add_option("--model", model, "a network of torchvision, by name").capture_default_str();
-  app.add_option("--weights", weights, "the file of its weights").required();
-  app.add_option("--labels", labels, "the names of its classes, a line each").required();
-  app.add_option("--image-size", size, "height and width that the network gets")
+  app.add_option("--model", model, "name of a torchvision network").capture_default_str();
+  app.add_option("--weights", weights, "file with the weights of the network").required();
+  app.add_option("--labels", labels, "file with the class names, one per line").required();
+  app.add_option("--image-size", size, "height and width of the network's input")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.topic("Device");

@@ -109,8 +109,7 @@ Splits read_folders(const TrainingOptions& options, const ImageOptions& images) 
   data::ImageFolder test(fs::is_directory(root / "val", ignored) ? root / "val" : root / "test",
                          folder);
   FERRITE_CHECK(train.classes() == test.classes(), ferrite::IoError, "--data",
-                "the folders for training and for testing in '{}' have different classes",
-                root.string());
+                "the training and test folders in '{}' have different classes", root.string());
   const Normalization n = images.gray ? Normalization{{0.449}, {0.226}}
                                       : Normalization{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
   const std::int64_t size = images.image_size;

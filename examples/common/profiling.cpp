@@ -36,7 +36,8 @@ std::unique_ptr<profiler::Profile> make_profile(const std::string& file,
   options.on_trace_ready = [own, rank](profiler::Profile& profile) {
     if (rank == 0) fmt::print("\n{}", profile.table({.row_limit = 25}));
     profile.write_trace(own);
-    if (rank == 0) fmt::print("trace in {}, for ui.perfetto.dev or chrome://tracing\n\n", own);
+    if (rank == 0)
+      fmt::print("trace written to {}; open it in ui.perfetto.dev or chrome://tracing\n\n", own);
   };
   auto profile = std::make_unique<profiler::Profile>(std::move(options));
   profile->name_modules(model);

@@ -29,7 +29,9 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option("--data", options.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
   app.topic("Model and training");
-  app.add_option("--model", options.model, "network").check(one_of(models)).capture_default_str();
+  app.add_option("--model", options.model, "network to train")
+      .check(one_of(models))
+      .capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the training set").check(positive);
   app.add_option("--max-steps", options.max_steps, "stop after this many steps (0: no limit)")
       .check(whole<std::int64_t>(0));
@@ -56,14 +58,14 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
                  "folder for final.safetensors (created if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
   app.add_option("--curves", options.curves,
-                 "SVG file for loss and accuracy by epoch (default: beside the report, else in the "
+                 "SVG file for loss and accuracy by epoch (default: next to the report, or in the "
                  "checkpoint folder)");
   app.add_option("--log", options.log,
-                 "table of the epochs: CSV, or JSON lines if the name ends in .jsonl");
-  app.add_option("--tensorboard", options.tensorboard, "folder for TensorBoard's event files");
+                 "file with one row per epoch: CSV, or JSON Lines if the name ends in .jsonl");
+  app.add_option("--tensorboard", options.tensorboard, "folder for TensorBoard event files");
   app.add_option(
       "--profile", options.profile,
-      "profile steps 10 to 14: print a table, and write a trace for ui.perfetto.dev here");
+      "profile steps 10 to 14: print a table, and write a trace for ui.perfetto.dev to this file");
   app.topic("Options of " + app.program());
 }
 

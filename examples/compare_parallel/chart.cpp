@@ -44,7 +44,7 @@ void add_memory(metrics::BarChart& chart, const Measurement& m) {
     if (!row.error.empty() || c.devices == 1) continue;
     const std::string group = heading_of(c) + ", " + c.amp;
     if (!seen.insert(group + c.strategy).second) continue;
-    if (!panel) panel = &chart.panel("peak memory of tensors, MB");
+    if (!panel) panel = &chart.panel("peak tensor memory, MB");
     if (group != heading) panel->group(heading = group);
     const auto others =
         std::ranges::max_element(row.peak_memory.begin() + 1, row.peak_memory.end());
@@ -57,12 +57,12 @@ void add_memory(metrics::BarChart& chart, const Measurement& m) {
 
 std::string chart(const Measurement& m) {
   metrics::BarChart chart(fmt::format("{} on {}", m.model.name, m.machine.kind));
-  auto& images = chart.panel("images a second");
+  auto& images = chart.panel("images per second");
   add_rows(images, m, [&](const std::string& label, const Row& row) {
     const Samples& s = row.images_per_second;
     images.bar(label, {s.median()}, s.low(), s.high());
   });
-  auto& step = chart.panel("milliseconds a step", {"compute", "exposed communication"});
+  auto& step = chart.panel("milliseconds per step", {"compute", "exposed communication"});
   add_rows(step, m, [&](const std::string& label, const Row& row) {
     step.bar(label, {row.compute_ms.median(), row.exposed_ms.median()}, row.step_ms.low(),
              row.step_ms.high());

@@ -47,7 +47,7 @@ int measure(const Options& options, const std::vector<std::string>& arguments) {
 int compare_parallel(int argc, char** argv) {
   examples::CommandLine app(
       "Compares DataParallel with DistributedDataParallel and a single device: throughput, "
-      "scaling, where a step's time goes, what moves, and what memory it takes.",
+      "scaling, compute and communication time, bytes moved and peak memory.",
       {"compare_parallel --model resnet18 --devices 1,2,4 --amp O0,O2 --json all.json --svg "
        "all.svg",
        "compare_parallel --simulate 65536 --from all.json --inside nvlink3 --between "

@@ -142,7 +142,7 @@ Measurement load_measurement(const std::filesystem::path& path) {
   text << in.rdbuf();
   FERRITE_CHECK(in, IoError, "compare_parallel", "cannot read '{}'", path.string());
   const json parsed = json::parse(text.str(), nullptr, false);
-  FERRITE_CHECK(!parsed.is_discarded(), IoError, "compare_parallel", "'{}' is no JSON",
+  FERRITE_CHECK(!parsed.is_discarded(), IoError, "compare_parallel", "'{}' is not JSON",
                 path.string());
   return measurement_from(parsed);
 }

@@ -60,7 +60,7 @@ LinkDelay link_delay(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& [name, delay] : kLinks) names.push_back(name);
   FERRITE_CHECK(good, ValueError, "--link-delay",
-                "expected one of {}, or latency and bandwidth as 100us,1.25GB/s, got '{}'",
+                "expected one of {}, or latency and bandwidth such as 100us,1.25GB/s, got '{}'",
                 fmt::join(names, ", "), text);
   return link;
 }
@@ -72,19 +72,20 @@ void add_what_is_trained(CommandLine& app, Options& o) {
   app.add_option("--model", o.model, "network")
       .check(one_of({"lenet5", "d2l-lenet", "resnet18"}))
       .capture_default_str();
-  app.add_option("--dataset", o.dataset, "images; synthetic ones are noise")
+  app.add_option("--dataset", o.dataset, "data set to train on; synthetic images are noise")
       .check(one_of(
           {"synthetic", "synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"}))
       .capture_default_str();
   app.add_option("--data", o.data,
                  "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
-  app.add_option("--image-size", o.image_size,
-                 "height and width of synthetic images, and of image folders (default: 28, 224)")
+  app.add_option(
+         "--image-size", o.image_size,
+         "height and width of images (default: 28 for synthetic images, 224 for image folders)")
       .check(whole<std::int64_t>(1));
-  app.add_option("--channels", o.channels, "of synthetic images")
+  app.add_option("--channels", o.channels, "channels of synthetic images")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
-  app.add_option("--classes", o.classes, "of synthetic images")
+  app.add_option("--classes", o.classes, "classes of synthetic images")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--width", o.width, "channels of ResNet-18's first stage")
@@ -93,79 +94,82 @@ void add_what_is_trained(CommandLine& app, Options& o) {
 }
 
 void add_what_is_compared(CommandLine& app, Options& o) {
-  app.topic("What is compared");
-  app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda where there is")
+  app.topic("Comparison");
+  app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda if available")
       .check(one_of({"auto", "cuda", "cpu"}))
       .capture_default_str();
   app.add_option("--devices", o.devices,
-                 "numbers of devices, as 1,2,4 (default: powers of two of the GPUs; 1,2 on the "
-                 "CPU)")
+                 "numbers of devices, such as 1,2,4 (default: powers of two up to all GPUs; 1,2 on "
+                 "the CPU)")
       .delimiter(',')
       .check(whole(1, 64));
   app.add_option("--batch", o.batch,
-                 "images a step: of all devices (strong scaling), of each (weak) (default: 64; "
-                 "resnet18: 32)")
+                 "images per step, of all devices (strong scaling) or of each device (weak "
+                 "scaling) (default: 64; resnet18: 32)")
       .check(whole<std::int64_t>(1));
-  app.add_option("--scaling", o.scaling, "strong: the same batch in all; weak: a device")
+  app.add_option("--scaling", o.scaling,
+                 "strong: the same batch in total; weak: the same batch per device")
       .check(one_of({"strong", "weak", "both"}))
       .capture_default_str();
-  app.add_option(
-         "--strategies", o.strategies,
-         "of single, dp, dp-balanced, ddp, ddp-ring (default: all; with --link-delay all but "
-         "ddp)")
+  app.add_option("--strategies", o.strategies,
+                 "strategies to measure, from single, dp, dp-balanced, ddp, ddp-ring (default: "
+                 "all; with --link-delay, all except ddp)")
       .delimiter(',')
       .check(one_of(kStrategies));
   app.add_option("--bucket-mb", o.bucket_mb,
-                 "sizes of DistributedDataParallel's buckets (default: 25 and one that makes some "
-                 "buckets)")
+                 "DistributedDataParallel's bucket sizes in MB (default: 25, and a size that gives "
+                 "several buckets)")
       .delimiter(',')
       .check(above_zero());
   app.add_option("--overlap", o.overlap,
-                 "on: all-reduces during backward; off: after it (delay_allreduce)")
+                 "on: all-reduce during backward; off: all-reduce after it (delay_allreduce)")
       .delimiter(',')
       .check(one_of({"on", "off"}))
       .capture_default_str();
-  app.add_option("--amp", o.amp, "opt levels of mixed precision, as O0,O1,O2 (default: O0)")
+  app.add_option("--amp", o.amp, "opt levels of mixed precision, such as O0,O1,O2 (default: O0)")
       .delimiter(',')
       .check(one_of({"O0", "O1", "O2", "O3"}));
-  app.add_option("--threads", o.threads, "that compute for each device")
+  app.add_option("--threads", o.threads, "compute threads per device")
       .check(whole(1, 1024))
       .capture_default_str();
   app.add_flag("--all-threads", o.all_threads,
-               "also measures a single device with as many threads as there are processors");
-  app.add_option("--ranks", o.ranks, "what DistributedDataParallel's ranks are")
+               "also measure a single device with one thread per processor");
+  app.add_option("--ranks", o.ranks,
+                 "whether DistributedDataParallel's ranks are processes or threads")
       .check(one_of({"process", "thread"}))
       .capture_default_str();
-  app.add_option("--backend", o.backend, "of ranks that are processes (default: by the device)")
+  app.add_option("--backend", o.backend,
+                 "backend of ranks that are processes (default: depends on the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--link-delay", o.link_delay,
-                 "plays a network between ranks of this host (gloo, not ddp): none, ethernet-1g, "
-                 "ethernet-10g, ethernet-25g, ethernet-100g, infiniband-hdr, or as 100us,1.25GB/s")
+                 "simulate a network between ranks of this host (gloo, not ddp): none, "
+                 "ethernet-1g, ethernet-10g, ethernet-25g, ethernet-100g, infiniband-hdr, or "
+                 "latency and bandwidth, such as 100us,1.25GB/s")
       .capture_default_str();
 }
 
 void add_how(CommandLine& app, Options& o) {
   app.topic("Measurement");
   app.add_option("--steps", o.steps,
-                 "of each repetition (default: 100; resnet18: 3, on CUDA devices 50)")
+                 "steps per repetition (default: 100; resnet18: 3, on CUDA devices 50)")
       .check(whole(1));
   app.add_option("--warmup", o.warmup,
-                 "steps before, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
+                 "warm-up steps, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
       .check(whole(2));
-  app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
+  app.add_option("--repetitions", o.repetitions, "rounds; all cases take turns in each round")
       .check(whole(1))
       .capture_default_str();
   app.add_flag("!--no-profile", o.profile,
-               "leaves out the times of layers and links that --json has for simulations");
-  app.add_option("--timeout", o.timeout, "seconds that a strategy may take in a repetition")
+               "do not measure the times of layers and links that --json records for simulations");
+  app.add_option("--timeout", o.timeout, "time limit of a strategy per repetition, in seconds")
       .check(above_zero())
       .capture_default_str();
-  app.add_option("--seed", o.seed, "of weights and synthetic images").capture_default_str();
+  app.add_option("--seed", o.seed, "seed of weights and synthetic images").capture_default_str();
   app.topic("Files");
-  app.add_option("--json", o.json, "file for everything that was measured");
-  app.add_option("--csv", o.csv, "file for the table");
-  app.add_option("--svg", o.svg, "file for a chart");
-  app.add_flag("--quiet", o.quiet, "prints no progress");
+  app.add_option("--json", o.json, "JSON file for all measurements");
+  app.add_option("--csv", o.csv, "CSV file for the table");
+  app.add_option("--svg", o.svg, "SVG file for a chart");
+  app.add_flag("--quiet", o.quiet, "do not print progress");
   app.add_option("--worker", o.worker).group("");
   app.add_option("--job", o.job).group("");
 }
@@ -173,12 +177,12 @@ void add_how(CommandLine& app, Options& o) {
 /// Delays are played by Ferrite's own links between processes, and by nothing else.
 void check_delayed(const Options& o) {
   FERRITE_CHECK(o.ranks == "process", ValueError, "--link-delay",
-                "ranks that are threads have no links that could be slow: leave out --ranks");
+                "ranks that are threads have no links to slow down: omit --ranks");
   FERRITE_CHECK(o.backend != "nccl", ValueError, "--link-delay",
-                "links of NCCL cannot be slowed down: take --backend gloo");
+                "NCCL's links cannot be slowed down: use --backend gloo");
   FERRITE_CHECK(std::ranges::find(o.strategies, "ddp") == o.strategies.end(), ValueError,
                 "--link-delay",
-                "connections of Gloo's own all-reduce (ddp) cannot be slowed down: take ddp-ring");
+                "connections of Gloo's own all-reduce (ddp) cannot be slowed down: use ddp-ring");
 }
 
 void complete_devices(Options& o) {
@@ -188,7 +192,7 @@ void complete_devices(Options& o) {
   if (o.devices.empty()) o.devices = default_devices(o);
   sort_unique(o.devices);
   FERRITE_CHECK(!o.is_cuda() || o.devices.back() <= cuda::device_count(), DeviceError, "--devices",
-                "{} were asked for, but there are {} CUDA devices", o.devices.back(),
+                "{} devices were requested, but there are {} CUDA devices", o.devices.back(),
                 cuda::device_count());
 }
 
@@ -218,7 +222,7 @@ void complete(Options& o) {
   if (o.backend.empty() && o.ranks == "process")
     o.backend = o.is_cuda() && parallel::has_nccl() ? "nccl" : "gloo";
   FERRITE_CHECK(o.ranks == "process" || o.backend.empty(), ValueError, "--backend",
-                "ranks that are threads have a backend of their own");
+                "ranks that are threads have their own backend");
   if (o.ranks == "thread") o.backend = "local";
   FERRITE_CHECK(o.backend != "nccl" || o.is_cuda(), ValueError, "--backend",
                 "nccl is for CUDA devices");
@@ -270,8 +274,9 @@ std::vector<Case> cases_of(const Options& o) {
             }
         }
   }
-  FERRITE_CHECK(!cases.empty(), ValueError, "--strategies",
-                "there is nothing to measure: all but single take --devices of 2 or more");
+  FERRITE_CHECK(
+      !cases.empty(), ValueError, "--strategies",
+      "there is nothing to measure: all strategies except single need --devices of 2 or more");
   return cases;
 }
 

@@ -50,7 +50,7 @@ void end_by_signals() {
 class Folder {
  public:
   Folder() : path_((std::filesystem::temp_directory_path() / "compare_parallel-XXXXXX").string()) {
-    FERRITE_CHECK(mkdtemp(path_.data()), IoError, "compare_parallel", "cannot make the folder {}",
+    FERRITE_CHECK(mkdtemp(path_.data()), IoError, "compare_parallel", "cannot create the folder {}",
                   path_);
   }
   ~Folder() {
@@ -165,8 +165,8 @@ Process Processes::start(int rank) {
   for (std::string& word : arguments_) argv.push_back(word.data());
   argv.push_back(nullptr);
   int ends[2];
-  FERRITE_CHECK(pipe2(ends, O_CLOEXEC) == 0, IoError, "compare_parallel", "cannot make a pipe: {}",
-                std::strerror(errno));
+  FERRITE_CHECK(pipe2(ends, O_CLOEXEC) == 0, IoError, "compare_parallel",
+                "cannot create a pipe: {}", std::strerror(errno));
   const pid_t parent = getpid(), child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -251,7 +251,7 @@ Outcome Processes::wait() {
   Outcome outcome;
   for (int rank = 0; rank < static_cast<int>(processes_.size()); ++rank) {
     const json found = json::parse(read(folder_.file("json", rank)), nullptr, false);
-    if (!found.is_array()) return {fmt::format("rank {} has left no result", rank), {}};
+    if (!found.is_array()) return {fmt::format("rank {} has not left a result", rank), {}};
     for (const json& one : found) outcome.ranks.push_back(one);
   }
   return outcome;

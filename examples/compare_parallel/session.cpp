@@ -188,27 +188,28 @@ Machine describe_machine(const Options& o) {
   if (!o.is_cuda()) {
     m.kind = "virtual cpu devices";
     m.meaning = fmt::format(
-        "Devices are {} thread{} each of a host with {} processors, and what they exchange goes "
-        "through its memory. Times and shares are real for this host; they say nothing about "
-        "GPUs. {}",
+        "Each device uses {} thread{} of a host with {} processors, and devices exchange data "
+        "through its memory. Times and shares are valid for this host and say nothing about GPUs. "
+        "{}",
         o.threads, o.threads == 1 ? "" : "s", m.cores,
         most * o.threads > m.cores
-            ? "Where devices have more threads than there are processors, efficiency falls for "
-              "that reason alone."
-            : "Memory bandwidth and caches are shared, so that some loss is the host's.");
+            ? "The devices have more threads than there are processors, which lowers the "
+              "efficiency."
+            : "Devices share memory bandwidth and caches, which causes part of the loss in "
+              "efficiency.");
   } else if (is_emulated()) {
     m.kind = "emulated gpus";
     m.meaning =
-        "CUDA kernels run on the CPU, thread by thread: times mean nothing. Bytes, peaks of "
-        "memory, buckets, and that it works, are what a GPU would show.";
+        "CUDA kernels run on the CPU, thread by thread, so the times are meaningless. Bytes, peak "
+        "memory and buckets are the same as on GPUs.";
   } else {
     m.kind = "gpus";
-    m.meaning = "Times are of these GPUs and of what connects them.";
+    m.meaning = "The times are those of these GPUs and of their links.";
   }
   if (delay.any())
     m.meaning += fmt::format(
         " Links between ranks that are processes are slowed down to {:g} us and {:g} GB/s; "
-        "DataParallel's copies within a process and broadcasts of buffers are not.",
+        "DataParallel's copies within a process and broadcasts of buffers are not slowed down.",
         delay.microseconds, delay.gbps);
   return m;
 }

@@ -62,7 +62,7 @@ std::vector<planning::Strategy> strategies_of(const Options& o) {
         }))
       strategies.push_back(strategy);
   FERRITE_CHECK(!strategies.empty(), ValueError, kSimulate,
-                "there is nothing to plan: --strategies names none for several devices");
+                "there is nothing to plan: --strategies names no strategy for several devices");
   return strategies;
 }
 
@@ -102,7 +102,7 @@ Calibration load(const std::string& file) {
   if (json.is_object() && json.value("schema", "") == kSchema) {
     Measurement found = measurement_from(json);
     FERRITE_CHECK(!found.profiles.empty(), ValueError, kSimulate,
-                  "'{}' was measured with --no-profile: there are no times of layers in it", file);
+                  "'{}' was measured with --no-profile and has no times of layers", file);
     return {.profiles = found.profiles, .links = found.links};
   }
   return {.profiles = {planning::profile_from_json(text.str())}};
@@ -213,9 +213,8 @@ int plan(const Options& o, const SimulateOptions& s, const std::vector<std::stri
     fmt::print("{}\n", plans.back().table());
   }
   fmt::print(
-      "stragglers {}; mean time between failures of a device {}; checkpoints of {:g} s, restarts "
-      "of "
-      "{:g} s\n",
+      "stragglers: {}; mean time between failures of a device: {}; {:g} s per checkpoint, {:g} s "
+      "per restart\n",
       options.step.stragglers.str(),
       s.failures ? fmt::format("{:g} hours", s.mtbf_hours) : "infinite", s.checkpoint, s.restart);
   write(o, plans);
@@ -241,16 +240,16 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
     calibration = load(s.from);
   }
   for (const auto& profile : calibration.profiles)
-    fmt::print("one device: {:.2f} ms a step of {} ({})\n", 1e3 * profile.step.median,
+    fmt::print("one device: {:.2f} ms per step of {} images ({})\n", 1e3 * profile.step.median,
                profile.batch, profile.dtype);
   for (const SideBySide& s : calibration.side_by_side)
-    fmt::print("{} side by side in {}, {} images each: {:.3f} times as long\n", s.what.devices,
-               s.what.strategy == "dp" ? "one process" : "processes", s.what.batch_per_device(),
-               s.slowdown);
+    fmt::print("{} devices side by side in {}, {} images each: {:.3f} times as long\n",
+               s.what.devices, s.what.strategy == "dp" ? "one process" : "processes",
+               s.what.batch_per_device(), s.slowdown);
   for (const auto& [n, seconds] : calibration.host_s)
-    fmt::print("DataParallel on {}: {:.2f} ms of the host\n", n, 1e3 * seconds);
+    fmt::print("DataParallel on {} devices: {:.2f} ms on the host\n", n, 1e3 * seconds);
   for (const Link& link : calibration.links)
-    fmt::print("{} of {}: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
+    fmt::print("{} on {} devices: {:.1f} us + bytes / {:.2f} GB/s\n", link.operation, link.devices,
                link.latency_us, link.bandwidth / 1e9);
   terminal::Table table({{"case", terminal::Align::left},
                          {"devices"},
@@ -292,12 +291,12 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
   std::fputs("\n", stdout);
   table.print();
   FERRITE_CHECK(!all.empty(), ValueError, "--check-simulation",
-                "there is nothing to check: no case of 2 devices or more was measured");
+                "there is nothing to check: no case with 2 devices or more was measured");
   const bool good = worst <= kTolerance;
   if (!predictions.empty())
-    fmt::print("\nthe greatest error is {:.1f} %: {} than {:.0f} %\n", 100 * worst,
+    fmt::print("\nthe largest error is {:.1f} %, {} than {:.0f} %\n", 100 * worst,
                good ? "not more" : "more", 100 * kTolerance);
-  if (!complete) fmt::print("\nnot all that was asked for could be checked\n");
+  if (!complete) fmt::print("\nsome of the requested cases could not be checked\n");
   if (!o.json.empty()) write_file(o.json, to_text(all));
   return good && complete ? 0 : 1;
 }
@@ -305,7 +304,7 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
 }  // namespace
 
 void add_simulate_options(CommandLine& app, SimulateOptions& s) {
-  constexpr const char* kGroup = "Machines that are not here";
+  constexpr const char* kGroup = "Simulation of other machines";
   const auto add = [&](const char* name, auto& value, const char* help) {
     return app.add_option(name, value, help).group(kGroup);
   };
@@ -313,35 +312,36 @@ void add_simulate_options(CommandLine& app, SimulateOptions& s) {
     app.add_flag(name, value, help).group(kGroup);
   };
   add("--simulate", s.devices,
-      "numbers of devices to predict steps for, by a discrete-event model; of a single "
-      "number N, powers of two up to N. Writes its own --json, --csv, --svg")
+      "predict steps on these numbers of devices with a discrete-event model; a single number N "
+      "stands for powers of two up to N. --json, --csv and --svg then get the predictions")
       .delimiter(',')
       .check(whole(1, 1 << 24));
   add_flag("--check-simulation", s.check,
-           "measures, predicts the same steps from one device and from links, prints the errors");
-  add("--from", s.from, "what was measured: a file that --json wrote, or a profile of a model");
+           "measure, predict the same steps from one device and from links, and print the errors");
+  add("--from", s.from,
+      "measurements to start from: a file that --json wrote, or a profile of a model");
   add("--inside", s.inside,
-      "link of a device in its node: measured, nvlink1..4, pcie3..5, or GB/s and "
-      "microseconds as 120,3.4")
+      "link of a device within its node: measured, nvlink1..4, pcie3..5, or GB/s and microseconds, "
+      "such as 120,3.4")
       .capture_default_str();
   add("--between", s.between,
-      "link of an adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or "
-      "as 11.5,14")
+      "link of a network adapter: ethernet-10g..100g, roce-25g..100g, infiniband-fdr..ndr, or GB/s "
+      "and microseconds, such as 11.5,14")
       .capture_default_str();
-  add("--per-node", s.per_node, "devices").check(whole(1)).capture_default_str();
-  add("--adapters", s.adapters, "of a node").check(whole(1)).capture_default_str();
-  add("--faster", s.faster, "how many times as fast a device is as the measured one")
+  add("--per-node", s.per_node, "devices per node").check(whole(1)).capture_default_str();
+  add("--adapters", s.adapters, "network adapters per node").check(whole(1)).capture_default_str();
+  add("--faster", s.faster, "speed of a device relative to the measured one")
       .check(above_zero())
       .capture_default_str();
-  add("--all-reduce", s.all_reduce, "how DistributedDataParallel's buckets are summed")
+  add("--all-reduce", s.all_reduce, "all-reduce algorithm for DistributedDataParallel's buckets")
       .check(one_of({"ring", "tree", "hierarchical", "fastest"}))
       .capture_default_str();
   add_flag("--fetch-by-layer", s.fetch_by_layer,
-           "DataParallel's parameters are sent layer by layer, beside forward: a parameter "
-           "server that is asked for them, as TensorFlow's");
+           "send DataParallel's parameters layer by layer during forward, like TensorFlow's "
+           "parameter server");
   add("--stragglers", s.stragglers,
-      "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured: "
-      "log-normal, as wide as steps were here")
+      "none, lognormal:SIGMA, exponential:MEAN, occasional:PROBABILITY:FACTOR, or measured "
+      "(log-normal, with the measured spread of the steps)")
       .capture_default_str();
   add("--mtbf-hours", s.mtbf_hours, "mean time between failures of a device")
       .check(above_zero())
@@ -349,14 +349,15 @@ void add_simulate_options(CommandLine& app, SimulateOptions& s) {
   add("--restart", s.restart, "seconds from a failure to the next step")
       .check(at_least(0))
       .capture_default_str();
-  add("--checkpoint", s.checkpoint, "seconds that writing one takes")
+  add("--checkpoint", s.checkpoint, "seconds to write a checkpoint")
       .check(at_least(0))
       .capture_default_str();
-  add("--checkpoint-interval", s.checkpoint_interval, "seconds between two (default: the best one)")
+  add("--checkpoint-interval", s.checkpoint_interval,
+      "seconds between checkpoints (default: the optimum)")
       .check(at_least(0));
-  add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved");
+  add_flag("!--no-failures", s.failures, "simulate no failures and no checkpoints");
   add("--worthwhile", s.worthwhile,
-      "devices pay while twice as many bring this share of twice the throughput more")
+      "more devices are worthwhile while doubling them adds at least this share of the throughput")
       .check(between(0.01, 1))
       .capture_default_str();
 }

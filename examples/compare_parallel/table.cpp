@@ -85,7 +85,7 @@ std::string lines_of(const std::vector<Cells>& rows) {
 std::string head_of(const Measurement& m) {
   return fmt::format(
       "{} with {} parameters ({} MB), images {}, {} data\n"
-      "{}; {} steps after {} in each of {} repetitions; ranks: {}, {}\n{}\n",
+      "{}; {} steps after {} warm-up steps in each of {} repetitions; ranks: {}, {}\n{}\n",
       m.model.name, m.model.parameters, figure(megabytes(m.model.parameter_bytes)),
       fmt::join(m.model.input_shape, " x "), m.data, m.machine.kind, m.steps, m.warmup,
       m.repetitions, m.machine.ranks == "process" ? "processes" : "threads", m.machine.backend,
@@ -93,11 +93,11 @@ std::string head_of(const Measurement& m) {
 }
 
 constexpr const char* kLegend =
-    "Medians of the repetitions, ± half of what lies between the quartiles. Exposed: what\n"
-    "communication adds to the step; compute + exposed = step, in every repetition. Hidden: how\n"
-    "long it was under way while backward was at work. MB a device: sent or received in a step by "
-    "the device that does so most.\n"
-    "Peak MB: of memory for tensors during steps, of each device.\n";
+    "Medians of the repetitions, ± half the interquartile range. Exposed: the time that\n"
+    "communication adds to the step; compute + exposed = step, in every repetition. Hidden: the\n"
+    "time of communication during backward. MB a device: sent or received per step by the busiest "
+    "device.\n"
+    "Peak MB: peak memory of tensors during steps, per device.\n";
 
 }  // namespace
 
@@ -114,10 +114,11 @@ std::string table(const Measurement& m) {
     const bool none =
         std::ranges::none_of(m.rows, [](const Row& row) { return row.what.scaling != "none"; });
     if (!any && (!none || scaling == "weak")) continue;
-    text += none ? "\n"
-                 : fmt::format("\n{} scaling: {}\n\n", scaling == "strong" ? "Strong" : "Weak",
-                               scaling == "strong" ? "the same batch for all devices together"
-                                                   : "the same batch for each device");
+    text += none
+                ? "\n"
+                : fmt::format("\n{} scaling: {}\n\n", scaling == "strong" ? "Strong" : "Weak",
+                              scaling == "strong" ? "the same total batch for any number of devices"
+                                                  : "the same batch for each device");
     text += lines_of(rows);
   }
   return text + "\n" + kLegend;

@@ -73,7 +73,7 @@ std::unique_ptr<nn::Module> make_network(const Options& o) {
   if (o.model == "lenet5") return std::make_unique<nn::LeNet5>(look.classes, look.channels);
   if (o.model == "d2l-lenet") {
     FERRITE_CHECK(look.classes == 10 && look.channels == 1, ValueError, "--model",
-                  "d2l-lenet is for images of one channel and 10 classes, not {} and {}",
+                  "d2l-lenet needs images with one channel and 10 classes, not {} and {}",
                   look.channels, look.classes);
     return std::make_unique<nn::D2LLeNet>();
   }

@@ -193,7 +193,7 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
 
 int data_parallel_from_scratch(int argc, char** argv) {
   examples::CommandLine app(
-      "Data parallelism from scratch, as in \"Dive into Deep Learning\".",
+      "Trains with data parallelism written from scratch, as in \"Dive into Deep Learning\".",
       {"data_parallel_from_scratch --dataset fashion-mnist --data data-sets",
        "data_parallel_from_scratch --device cpu --num-devices 1 2 4 --epochs 1"});
   Options o;
@@ -210,7 +210,7 @@ int data_parallel_from_scratch(int argc, char** argv) {
       .capture_default_str();
   app.add_option("--max-steps", o.max_steps, "end each epoch after this many steps (0: no limit)")
       .check(examples::whole<std::int64_t>(0));
-  app.add_option("--batch-size", o.batch_size, "images per step, over all devices")
+  app.add_option("--batch-size", o.batch_size, "images per step, in total over all devices")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--lr", o.lr, "learning rate").check(examples::above_zero()).capture_default_str();
@@ -218,8 +218,7 @@ int data_parallel_from_scratch(int argc, char** argv) {
       .check(examples::whole<std::uint64_t>(0))
       .capture_default_str();
   app.topic("Devices");
-  app.add_option("--num-devices", o.num_devices,
-                 "numbers of devices to train on, one after another")
+  app.add_option("--num-devices", o.num_devices, "numbers of devices to train on, in turn")
       .check(examples::whole(1, Device::kMaxIndex + 1))
       .capture_default_str();
   app.add_option("--device", o.device,
@@ -230,7 +229,7 @@ int data_parallel_from_scratch(int argc, char** argv) {
 
   if (o.device == "auto") o.device = cuda::is_available() ? "cuda" : "cpu";
   if (o.device == "cuda" && cuda::device_count() == 1 && app.count("--num-devices") == 0) {
-    fmt::print("one CUDA device: --device cpu shows two\n\n");
+    fmt::print("training on the only CUDA device; --device cpu trains on two virtual devices\n\n");
     o.num_devices = {1};
   }
   if (o.device == "cpu") set_num_threads(1);  // more devices are more threads

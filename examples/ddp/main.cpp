@@ -27,23 +27,24 @@ void add_options(examples::CommandLine& app, examples::ddp::Options& options) {
   examples::add_training_options(app, options, {"convnet"},
                                  {"synthetic-digits", "mnist", "fashion-mnist"});
   app.remove_option("--profile");
-  app.get_option("--batch-size").description("images per step of each process");
+  app.get_option("--batch-size").description("images per step and process");
   auto& node = options.node;
   const auto positive = examples::whole(1);
   app.topic("Processes and nodes");
   app.add_option("-n,--nodes", node.nodes, "number of nodes").check(positive);
-  app.add_option("-g,--gpus", node.processes, "processes per node: GPUs, if there are any")
+  app.add_option("-g,--gpus", node.processes,
+                 "processes per node, each with its own GPU if there are GPUs")
       .check(positive);
-  app.add_option("--nr", node.node_rank, "index of this node, from 0; also -nr")
+  app.add_option("--nr", node.node_rank, "index of this node, from 0 (also -nr)")
       .check(examples::whole(0));
   app.add_option("--master-addr", node.master_addr,
-                 "with several nodes: address of the one with -nr 0 (default: $MASTER_ADDR)");
+                 "address of the node with -nr 0, for several nodes (default: $MASTER_ADDR)");
   app.add_option("--master-port", node.master_port,
-                 "a free port on that node (default: $MASTER_PORT, 29500)")
+                 "free port on that node (default: $MASTER_PORT, 29500)")
       .check(examples::whole(1, 65535));
-  app.add_option("--backend", options.backend, "nccl or gloo (default: by the device)")
+  app.add_option("--backend", options.backend, "nccl or gloo (default: depends on the device)")
       .check(examples::one_of({"nccl", "gloo"}));
-  app.add_flag("--sync-bn", options.sync_bn, "normalise by the statistics of all processes");
+  app.add_flag("--sync-bn", options.sync_bn, "normalize with the statistics of all processes");
   app.add_option("--scale-lr", options.scale_lr,
                  "scale the learning rate with the number of processes: none, linear or sqrt")
       .check(examples::one_of({"none", "linear", "sqrt"}))
@@ -52,7 +53,7 @@ void add_options(examples::CommandLine& app, examples::ddp::Options& options) {
 
 int ddp(int argc, char** argv) {
   examples::CommandLine app(
-      "Trains a network on digits, on several processes.",
+      "Trains a digit classifier on several processes.",
       {"ddp -g 2                                     # two GPUs, or two processes on the CPU",
        "ferrite-run --standalone --nproc-per-node=2 ddp",
        "ddp -n 2 -g 8 -nr 0 --master-addr 10.1.1.5   # on the first of two nodes; -nr 1 on the "

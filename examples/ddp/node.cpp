@@ -30,20 +30,20 @@ const char* launched_by(bool asked_for_processes) {
 
 void run_on_node(const NodeOptions& options, const std::function<void()>& train) {
   if (const char* launched = launched_by(options.given())) {
-    FERRITE_CHECK(!options.given(), ValueError, "-n, -g, -nr",
-                  "a launcher has started this process and set {}={}: how many there are is its "
-                  "business",
-                  launched, variable(launched));
+    FERRITE_CHECK(
+        !options.given(), ValueError, "-n, -g, -nr",
+        "a launcher has started this process and set {}={}: it determines the number of processes",
+        launched, variable(launched));
     return train();
   }
   const int nodes = options.nodes.value_or(1), node_rank = options.node_rank.value_or(0);
   FERRITE_CHECK(node_rank < nodes, ValueError, "-nr",
-                "expected a number from 0 to {}, below that of the nodes (-n), got {}", nodes - 1,
+                "expected a number from 0 to {}, below the number of nodes (-n), got {}", nodes - 1,
                 node_rank);
   FERRITE_CHECK(nodes == 1 || !options.master_addr.empty() || variable("MASTER_ADDR"), ValueError,
                 "-n",
-                "several nodes need a common address: give --master-addr or MASTER_ADDR, the "
-                "address of the node with -nr 0, on all nodes");
+                "several nodes need a common address: on all nodes, set --master-addr or "
+                "MASTER_ADDR to the address of the node with -nr 0");
   parallel::SpawnOptions spawn{.nodes = nodes,
                                .node_rank = node_rank,
                                .master_addr = options.master_addr,

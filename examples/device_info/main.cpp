@@ -12,7 +12,8 @@ namespace {
 using namespace ferrite;
 
 int device_info(int argc, char** argv) {
-  examples::CommandLine app("Prints what Ferrite finds on this machine.", {"device_info"});
+  examples::CommandLine app("Prints the devices and libraries that Ferrite finds on this machine.",
+                            {"device_info"});
   if (const auto status = app.parse(argc, argv)) return *status;
   std::cout << cuda::describe() << "cpu  " << num_threads() << " threads\n";
   for (int i = 0; i < cuda::device_count(); ++i) {

@@ -31,8 +31,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--lr", o.lr, "initial learning rate").check(above_zero()).capture_default_str();
   app.topic("Devices and threads");
   app.add_option("--device", o.device,
-                 "auto (cuda where there is a CUDA device), cpu, or cuda: each rank takes that of "
-                 "its LOCAL_RANK")
+                 "auto (cuda if there is a CUDA device), cpu, or cuda; each rank uses the device "
+                 "of its LOCAL_RANK")
       .check(one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   app.add_option("--workers", o.workers, "data loading threads (0: the training thread)")
@@ -56,7 +56,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       .capture_default_str();
   app.add_option(
          "--kill-every", o.kill_every,
-         "let a random rank kill itself every this many steps, on average, as a test (0: never)")
+         "for tests: a random rank kills itself every this many steps, on average (0: never)")
       .check(whole<std::int64_t>(0));
   if (const auto status = app.parse(argc, argv)) {
     exit_code = *status;

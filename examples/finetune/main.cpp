@@ -27,10 +27,10 @@ nn::ResNet18 load_network(const std::string& weights, std::int64_t classes) {
       net, load(weights), nn::NameMap().unwrap().drop("fc[.].*"), {.strict = false});
   for (const std::string& name : report.missing)  // files before PyTorch 0.4.1 have no counters
     FERRITE_CHECK(name.starts_with("fc.") || name.ends_with(".num_batches_tracked"), ValueError,
-                  "--weights", "'{}' is no ResNet-18 of torchvision: it has no '{}'", weights,
+                  "--weights", "'{}' is not a torchvision ResNet-18: it has no '{}'", weights,
                   name);
   FERRITE_CHECK(report.unexpected.empty(), ValueError, "--weights",
-                "'{}' is no ResNet-18 of torchvision: it has '{}'", weights,
+                "'{}' is not a torchvision ResNet-18: it has '{}'", weights,
                 report.unexpected.empty() ? "" : report.unexpected[0].from);
   fmt::print("{} tensors of {}; the head is new, for {} classes\n", report.matched.size(), weights,
              classes);
@@ -72,27 +72,29 @@ int finetune(int argc, char** argv) {
   std::int64_t batch = 32, size = 224;
   double lr = 1e-3, decay = 0.5;
   examples::CommandLine app(
-      "Trains a ResNet-18 with given weights on a folder of images.",
+      "Fine-tunes a pretrained ResNet-18 on a folder of images.",
       {"finetune --weights resnet18.pth --data photos --save photos.safetensors",
        "finetune --weights resnet18.pth --data photos --freeze '' --layer-decay 0.7"});
   app.topic("Files");
-  app.add_option("--weights", weights, "the file of weights, with torchvision's names").required();
-  app.add_option("--data", folder, "the folder with train/CLASS/*.png and val/CLASS/*.png, or .jpg")
+  app.add_option("--weights", weights, "file with the pretrained weights, with torchvision's names")
+      .required();
+  app.add_option("--data", folder, "folder with train/CLASS/*.png and val/CLASS/*.png (or .jpg)")
       .required();
   app.add_option("--save", save_path, "write the best weights to this .safetensors or .pth file");
   app.topic("Training");
-  app.add_option("--freeze", freeze, "patterns of the layers to keep as they are; '' for none")
+  app.add_option("--freeze", freeze, "name patterns of the layers to freeze ('' for none)")
       .capture_default_str();
-  app.add_option("--lr", lr, "the learning rate of the head").capture_default_str();
-  app.add_option("--layer-decay", decay, "each stage's rate, as a part of that of the next")
+  app.add_option("--lr", lr, "learning rate of the head").capture_default_str();
+  app.add_option("--layer-decay", decay,
+                 "learning rate of each stage, as a fraction of the next stage's rate")
       .capture_default_str();
-  app.add_option("--epochs", epochs, "passes over the images")
+  app.add_option("--epochs", epochs, "passes over the training images")
       .check(examples::whole(1))
       .capture_default_str();
   app.add_option("--batch-size", batch, "images per step")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
-  app.add_option("--image-size", size, "height and width that the network gets")
+  app.add_option("--image-size", size, "height and width of the network's input")
       .check(examples::whole<std::int64_t>(1))
       .capture_default_str();
   app.add_option("--device", device_name, "cpu, cuda or cuda:N").capture_default_str();
@@ -123,7 +125,8 @@ int finetune(int argc, char** argv) {
       optim::layer_decay({"conv1, bn1", "layer1", "layer2", "layer3", "layer4", "fc"}, decay);
   rules.push_back(optim::no_decay());
   optim::AdamW adamw(optim::param_groups(net, optim::AdamWOptions{.lr = lr}, rules));
-  fmt::print("{} of {} parameters learn\n", net.num_trainable_parameters(), net.num_parameters());
+  fmt::print("{} of {} parameters are trainable\n", net.num_trainable_parameters(),
+             net.num_parameters());
 
   double best = -1;
   for (int epoch = 1; epoch <= epochs; ++epoch) {

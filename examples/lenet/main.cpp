@@ -78,7 +78,8 @@ double train_epochs(const Run& run, nn::Module& model, examples::lenet::Trainer&
   }
   if (const nn::GraphedStepStats* stats = trainer.graph_stats()) {
     fmt::print(
-        "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
+        "\ngraph: launched for {} steps; {} steps ran without it, to warm up or with other "
+        "shapes\n",
         stats->replayed, stats->eager);
     report.set(
         "graph",

@@ -120,7 +120,7 @@ void predict(const std::string& picture, const std::string& checkpoint_dir,
   const Tensor image = data::read_image(picture, data::ImageMode::gray);
   Tensor input = resized(image);
   if (is_dark_on_light(input)) {
-    fmt::print("{} is dark on light: inverted\n", picture);
+    fmt::print("{} is dark on light: inverting it\n", picture);
     input = 1 - input;
   }
   ferrite::NoGradGuard guard;

@@ -50,7 +50,7 @@ std::shared_ptr<data::Dataset> open_digits(const std::string& folder, data::Spli
   } catch (const IoError&) {
     if (!folder.empty()) throw;
     const bool train = split == data::Split::train;
-    fmt::print("no MNIST in '{}': drawing its own {} digits\n", root, train ? "training" : "test");
+    fmt::print("no MNIST in '{}': drawing {} digits instead\n", root, train ? "training" : "test");
     return std::make_shared<data::SyntheticDigits>(train ? 10000 : 2000, train ? 0 : 1, transform);
   }
 }
@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
   app.set_version_flag("--version", std::string("mnist ") + version(), "print the version");
   app.failure_message(terminal::usage_error);
   app.option_defaults()->group("Files");
-  app.add_option("--data", folder, "the folder with MNIST");
+  app.add_option("--data", folder, "folder with the MNIST files");
   app.add_option("--save", save_path, "write the trained weights to this .safetensors file");
   app.option_defaults()->group("Training");
   app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();

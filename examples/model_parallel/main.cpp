@@ -119,7 +119,7 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
 }
 
 int model_parallel(int argc, char** argv) {
-  examples::CommandLine app("A network on two devices, split by layers and by its matrices.",
+  examples::CommandLine app("Trains a network on two devices, split by layers and by matrices.",
                             {"model_parallel --dataset mnist --data data-sets",
                              "model_parallel --device cpu --hidden 2048    # two virtual devices"});
   Options o;

@@ -16,7 +16,7 @@ namespace {
 using namespace ferrite;
 
 int pipeline(int argc, char** argv) {
-  examples::CommandLine app("Trains a network whose layers are split over devices.",
+  examples::CommandLine app("Trains a network as a pipeline of stages on several devices.",
                             {"pipeline --stages 2 --chunks 8 --epochs 1",
                              "pipeline --devices cuda:0,cuda:1 --checkpoint never"});
   examples::pipeline::Options options;
@@ -30,14 +30,14 @@ int pipeline(int argc, char** argv) {
       .check(examples::whole(1, 16))
       .capture_default_str();
   app.add_option("--devices", options.devices,
-                 "devices of the stages (default: CUDA devices if there are enough, else cpu:0, "
-                 "cpu:1, ...)")
+                 "devices of the stages (default: CUDA devices if there are enough, otherwise "
+                 "cpu:0, cpu:1, ...)")
       .delimiter(',');
   app.add_option("--chunks", options.chunks, "micro-batches per batch")
       .check(examples::whole(1))
       .capture_default_str();
   app.add_option("--checkpoint", options.checkpoint,
-                 "micro-batches whose activations are recomputed in backward")
+                 "micro-batches whose activations are recomputed during backward")
       .check(examples::one_of({"always", "except_last", "never"}))
       .capture_default_str();
   app.add_option("--balance", options.balance, "balance stages by: time, size (memory) or layers")

@@ -153,11 +153,10 @@ nlohmann::json Run::configuration() const {
 void Run::resume() {
   checkpoints_.emplace(options_.checkpoint_dir,
                        data::CheckpointOptions{.keep = options_.keep, .keep_best = 1});
-  FERRITE_CHECK(
-      options_.resume || checkpoints_->list().empty(), ValueError, "--checkpoint-dir",
-      "there are checkpoints in '{}' already: --resume continues from them; a new run needs "
-      "another folder",
-      options_.checkpoint_dir);
+  FERRITE_CHECK(options_.resume || checkpoints_->list().empty(), ValueError, "--checkpoint-dir",
+                "there already are checkpoints in '{}': --resume continues from them; a new run "
+                "needs another folder",
+                options_.checkpoint_dir);
   if (!options_.resume) return;
   for (const data::CheckpointInfo& checkpoint : checkpoints_->list())
     if (checkpoint.error.empty())
@@ -258,7 +257,8 @@ void Run::finish(double seconds) {
   if (counts.total() > 0) fmt::print("\n{}", counts.str(data_.classes));
   if (const nn::GraphedStepStats* stats = trainer_->graph_stats()) {
     fmt::print(
-        "\ngraph: launched for {} steps; {} ran without it, to warm up or with other shapes\n",
+        "\ngraph: launched for {} steps; {} steps ran without it, to warm up or with other "
+        "shapes\n",
         stats->replayed, stats->eager);
     report_.set(
         "graph",

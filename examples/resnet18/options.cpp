@@ -36,59 +36,61 @@ void check(const Options& o) {
 
 void add_network(CommandLine& app, Options& o) {
   app.topic("Network");
-  app.add_option(
-         "--stem", o.stem,
-         "standard (7x7, pooling), small (3x3), or auto: by the image size; for ResNets, and for "
-         "the patches of vision transformers")
+  app.add_option("--stem", o.stem,
+                 "standard (7x7, pooling), small (3x3), or auto (depends on the image size); for "
+                 "ResNets and the patches of vision transformers")
       .check(one_of({"auto", "standard", "small"}))
       .capture_default_str();
   app.add_option(
          "--width", o.width,
-         "channels of the first stage; networks that are no ResNets are scaled by a 64th of it")
+         "channels of the first stage of a ResNet; other networks are scaled by a 64th of it")
       .check(whole<std::int64_t>(1, 1024))
       .capture_default_str();
-  app.add_flag("--channels-last", o.channels_last, "weights and images in the NHWC layout");
+  app.add_flag("--channels-last", o.channels_last, "use the NHWC layout for weights and images");
   app.add_option("--freeze", o.freeze,
-                 "parameters to freeze, such as \"conv1,layer1,*.bn?.*\"; norms that are frozen as "
-                 "a whole also keep their running statistics");
+                 "parameters to freeze, such as \"conv1,layer1,*.bn?.*\"; completely frozen norms "
+                 "also keep their running statistics");
   app.topic("Images");
   app.add_flag("--augment,!--no-augment", o.images.augment,
                "augment the training images (default: yes)");
   app.add_flag("--trivial-augment", o.images.trivial_augment,
-               "also TrivialAugmentWide: one random operation of random strength an image");
+               "also apply TrivialAugmentWide: one random operation of random strength per image");
   app.add_option("--random-erase", o.images.random_erase,
                  "probability of erasing a rectangle of a training image, such as 0.1")
       .check(between(0, 1));
   app.add_option("--image-size", o.images.image_size, "height and width of images from folders")
       .check(whole<std::int64_t>(1, 4096))
       .capture_default_str();
-  app.add_flag("--gray", o.images.gray, "images from folders have one channel instead of three");
+  app.add_flag("--gray", o.images.gray,
+               "read images from folders with one channel instead of three");
 }
 
 void add_training(CommandLine& app, Options& o) {
   app.topic("Optimisation");
   app.add_option("--schedule", o.schedule,
-                 "learning rate after the warm-up: cosine (to 0), step (a tenth after each third "
-                 "of the epochs) or constant")
+                 "learning rate schedule after the warm-up: cosine (to 0), step (divided by 10 "
+                 "after each third of the epochs) or constant")
       .check(one_of({"cosine", "step", "constant"}))
       .capture_default_str();
   app.add_option("--warmup-epochs", o.warmup_epochs,
-                 "epochs of linear warm-up, step by step; may be fractional, such as 0.5")
+                 "epochs of linear warm-up, updated at each step; may be fractional, such as 0.5")
       .check(at_least(0));
-  app.add_option("--momentum", o.momentum, "of sgd").check(between(0, 1)).capture_default_str();
+  app.add_option("--momentum", o.momentum, "momentum of sgd")
+      .check(between(0, 1))
+      .capture_default_str();
   app.add_option("--weight-decay", o.weight_decay, "weight decay")
       .check(at_least(0))
       .capture_default_str();
   app.add_option("--label-smoothing", o.label_smoothing, "label smoothing").check(between(0, 1));
   app.add_option("--mixup", o.mixup,
-                 "mix training images and labels with others, by parts from Beta(A, A), such as "
-                 "0.2 (0: none); with --cutmix, either of them for each batch")
+                 "MixUp: mix pairs of training images and their labels in proportions from Beta(A, "
+                 "A), such as 0.2 (0: off); with --cutmix, each batch uses one of the two")
       .check(at_least(0));
   app.add_option("--cutmix", o.cutmix,
-                 "put rectangles of other images into training images, of shares from Beta(A, A), "
-                 "such as 1 (0: none)")
+                 "CutMix: paste rectangles of other images into training images, with area shares "
+                 "from Beta(A, A), such as 1 (0: off)")
       .check(at_least(0));
-  app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: do not)")
+  app.add_option("--max-grad-norm", o.max_grad_norm, "clip gradients to this norm (0: no clipping)")
       .check(at_least(0));
   app.add_option("--accumulate", o.accumulate,
                  "batches whose gradients are accumulated per optimizer step")
@@ -99,8 +101,8 @@ void add_training(CommandLine& app, Options& o) {
                  "as 0.999 (0: none)")
       .check(between(0, 1));
   app.add_option("--max-loss-factor", o.max_loss_factor,
-                 "skip steps whose loss exceeds its running mean by this factor (0: only those "
-                 "whose loss is not finite)")
+                 "skip steps whose loss exceeds its running mean by this factor (0: skip only "
+                 "steps whose loss is not finite)")
       .check(at_least(0))
       .capture_default_str();
 }
@@ -108,27 +110,26 @@ void add_training(CommandLine& app, Options& o) {
 void add_precision(CommandLine& app, Options& o) {
   app.topic("Mixed precision");
   app.add_option("--opt-level", o.opt_level,
-                 "mixed precision as in Apex: O0 float32, O1 by operation, O2 a 16-bit model "
-                 "with float32 master weights, O3 16 bits throughout")
+                 "mixed precision as in Apex: O0 float32, O1 chosen per operation, O2 16-bit model "
+                 "with float32 master weights, O3 16-bit throughout")
       .check(one_of({"O0", "O1", "O2", "O3"}))
       .capture_default_str();
   app.add_option("--half", o.half, "16-bit type")
       .check(one_of({"float16", "bfloat16"}))
       .capture_default_str();
   app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32,
-                 "true or false, overrides the level")
+                 "true or false; overrides the opt level")
       .check(one_of({"true", "false"}));
-  app.add_option("--loss-scale", o.loss_scale, "a number or \"dynamic\", overrides the level");
+  app.add_option("--loss-scale", o.loss_scale, "a number or \"dynamic\"; overrides the opt level");
 }
 
 void add_processes(CommandLine& app, Options& o) {
   app.topic("Processes");
-  app.add_flag(
-      "--ddp", o.ddp,
-      "train on several processes, started by ferrite-run, torchrun --no-python, mpirun or "
-      "srun: --batch-size is per process");
-  app.add_flag("--sync-bn", o.sync_bn, "normalise by the statistics of all processes");
-  app.add_option("--backend", o.backend, "nccl or gloo (default: by the device)")
+  app.add_flag("--ddp", o.ddp,
+               "train on several processes, started by ferrite-run, torchrun --no-python, mpirun "
+               "or srun; --batch-size is per process");
+  app.add_flag("--sync-bn", o.sync_bn, "normalize with the statistics of all processes");
+  app.add_option("--backend", o.backend, "nccl or gloo (default: depends on the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--scale-lr", o.scale_lr,
                  "scale the learning rate with the images per step, over all processes and "
@@ -136,7 +137,7 @@ void add_processes(CommandLine& app, Options& o) {
       .check(one_of({"none", "linear", "sqrt"}))
       .capture_default_str();
   app.add_option("--base-batch-size", o.base_batch_size,
-                 "for --scale-lr: images per step that --lr is for")
+                 "for --scale-lr: images per step for which --lr is given")
       .check(whole<std::int64_t>(1))
       .capture_default_str();
 }
@@ -148,7 +149,7 @@ void add_checkpoints(CommandLine& app, Options& o) {
   app.add_option("--save-every", o.save_every,
                  "also save a checkpoint every this many steps, not only after each epoch")
       .check(whole<std::int64_t>(1));
-  app.add_option("--keep", o.keep, "checkpoints to keep besides the best (0: all)")
+  app.add_option("--keep", o.keep, "number of checkpoints to keep in addition to the best (0: all)")
       .check(whole<int>(0))
       .capture_default_str();
   app.add_option("--print-freq", o.print_freq, "steps between progress lines")
@@ -161,7 +162,7 @@ void add_checkpoints(CommandLine& app, Options& o) {
 Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
   Options options;
   CommandLine app(
-      "Trains ResNets, and other networks for images, by torchvision's names.",
+      "Trains ResNets and other image networks with torchvision's names.",
       {"resnet18 --width 16 --epochs 2 --checkpoint-dir runs/digits --save-every 50",
        "resnet18 --width 16 --epochs 2 --checkpoint-dir runs/digits --save-every 50 --resume",
        "resnet18 --dataset image-folder --data my-images --model resnet50 --accumulate 4",

@@ -173,8 +173,8 @@ void Trainer::report_skipped(const std::string& label) {
   const LossGuard::Skipped now = guard_.skipped();
   if (now.steps > skipped_)
     fmt::print(
-        "{}: {} step(s) skipped up to step {}: the last loss of these was {:.4g}, the "
-        "running mean is {:.4g}\n",
+        "{}: {} step(s) skipped up to step {}: their last loss was {:.4g}, the running "
+        "mean is {:.4g}\n",
         label, now.steps - skipped_, steps_, now.loss, now.mean);
   skipped_ = now.steps;
   FERRITE_CHECK(

@@ -66,10 +66,10 @@ int processes(std::string_view option, std::string_view text) {
 
 int nodes(std::string_view option, std::string_view text) {
   const auto range = split(text, ':');
-  FERRITE_CHECK(range.size() == 1 || (range.size() == 2 && range[0] == range[1]), ValueError, kOp,
-                "{} expects the number of nodes; a job's nodes do not change, so that '{}' cannot "
-                "be had",
-                option, text);
+  FERRITE_CHECK(
+      range.size() == 1 || (range.size() == 2 && range[0] == range[1]), ValueError, kOp,
+      "{} expects the number of nodes, got '{}': the number of nodes cannot change during a job",
+      option, text);
   return whole(option, range[0], 1);
 }
 
@@ -99,59 +99,63 @@ void check_backend(Given g) {
 
 // clang-format off
 constexpr Option kOptions[] = {
-    {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
+    {"--nproc-per-node", "N", "number of workers on this node, or cpu, gpu or auto (default: 1)",
      [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }, "Workers and nodes"},
-    {"--nnodes", "N", "nodes of the job (1)",
+    {"--nnodes", "N", "number of nodes of the job (default: 1)",
      [](Options& o, Given g) { o.nnodes = nodes(g.option, g.text); }},
-    {"--node-rank", "R", "this node's number, from 0",
+    {"--node-rank", "R", "rank of this node, from 0",
      [](Options& o, Given g) { o.node_rank = whole(g.option, g.text, 0); }},
-    {"--master-addr", "HOST", "where node 0 is (127.0.0.1 for one node)",
+    {"--master-addr", "HOST", "address of node 0 (default for one node: 127.0.0.1)",
      [](Options& o, Given g) { o.master_addr = g.text; }},
-    {"--master-port", "PORT", "where its agent listens (one node: any that is free; else 29500)",
+    {"--master-port", "PORT",
+     "port of node 0's agent (default: any free port for one node, otherwise 29500)",
      [](Options& o, Given g) { o.master_port = port(g.option, g.text); }},
-    {"--standalone", "", "one node, on any port that is free",
+    {"--standalone", "", "run on one node, on any free port",
      [](Options& o, Given) { o.standalone = true; }},
     {"--rdzv-endpoint", "HOST[:PORT]",
-     "the same as --master-addr and --master-port; without --node-rank the agent that can listen "
-     "there is node 0, and the others are numbered as they come",
+     "the same as --master-addr and --master-port; without --node-rank, the agent that can listen there "
+     "is node 0, and the others are numbered in the order of their arrival",
      [](Options& o, Given g) { o.rdzv_endpoint = g.text; }},
-    {"--rdzv-backend", "NAME", "of torchrun, c10d or static: there is one way to meet here",
+    {"--rdzv-backend", "NAME", "c10d or static, accepted for compatibility with torchrun; both do the same",
      [](Options&, Given g) { check_backend(g); }},
-    {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes (none)",
+    {"--rdzv-id", "TEXT", "name of the job, the same on all nodes (default: none)",
      [](Options& o, Given g) { o.run_id = g.text; }},
-    {"--rdzv-timeout", "S", "for all nodes to come (600)",
+    {"--rdzv-timeout", "S", "seconds to wait for all nodes (default: 600)",
      [](Options& o, Given g) { o.rdzv_timeout = seconds(g.option, g.text, 0.1); }},
-    {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
+    {"--max-restarts", "K", "maximum number of restarts of the workers after failures (default: 0)",
      [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }, "Failures"},
-    {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
+    {"--restart-backoff", "S",
+     "seconds to wait before the first restart, doubled with each restart (default: 1)",
      [](Options& o, Given g) { o.restart_backoff = seconds(g.option, g.text, 0); }},
-    {"--restart-backoff-max", "S", "the longest wait (60)",
+    {"--restart-backoff-max", "S", "longest wait before a restart, in seconds (default: 60)",
      [](Options& o, Given g) { o.restart_backoff_max = seconds(g.option, g.text, 0); }},
-    {"--restart-reset", "S", "workers that ran that long give all restarts back (3600)",
+    {"--restart-reset", "S",
+     "after workers ran for this many seconds, all restarts are available again (default: 3600)",
      [](Options& o, Given g) { o.restart_reset = seconds(g.option, g.text, 0); }},
     {"--heartbeat-timeout", "S",
-     "ranks of process groups, and nodes, that are silent longer are taken for hung (60; 0: never)",
+     "ranks of process groups, and nodes, that are silent for more seconds count as hung (default: 60; "
+     "0: never)",
      [](Options& o, Given g) { o.heartbeat_timeout = seconds(g.option, g.text, 0); }},
-    {"--monitor-interval", "S", "between looks at heartbeats and at other nodes (0.1)",
+    {"--monitor-interval", "S", "seconds between checks of heartbeats and of other nodes (default: 0.1)",
      [](Options& o, Given g) { o.monitor_interval = seconds(g.option, g.text, 0.001); }},
-    {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
+    {"--grace-period", "S", "seconds between a signal to the workers and killing them (default: 30)",
      [](Options& o, Given g) { o.grace_period = seconds(g.option, g.text, 0); }},
-    {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
+    {"--log-dir", "DIR", "save the workers' output as DIR/restart_<k>/rank_<r>.out and .err",
      [](Options& o, Given g) { o.log_dir = g.text; }, "Output of the workers"},
     {"--tee", "N",
-     "or -t: streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local rank 0:3,1:2 "
-     "(3 with --log-dir)",
+     "or -t: streams that go to the console and to files: 0 (none), 1 (stdout), 2 (stderr), 3 (both), "
+     "or by local rank as 0:3,1:2 (default with --log-dir: 3)",
      [](Options& o, Given g) { o.tee = StreamChoice::parse(g.option, g.text); }},
-    {"--redirects", "N", "or -r: streams to files alone, counted as for --tee (0)",
+    {"--redirects", "N", "or -r: streams that go only to files, with the values of --tee (default: 0)",
      [](Options& o, Given g) { o.redirects = StreamChoice::parse(g.option, g.text); }},
-    {"--local-ranks-filter", "R,R", "local ranks that the console shows (all)",
+    {"--local-ranks-filter", "R,R", "local ranks that the console shows (default: all)",
      [](Options& o, Given g) { o.local_ranks_filter = ranks(g); }},
-    {"--no-prefix", "", "lines on the console without '[rank 0] '",
+    {"--no-prefix", "", "do not prefix lines on the console with '[rank 0] '",
      [](Options& o, Given) { o.prefix = false; }},
-    {"--no-python", "", "of torchrun; programs are always started as they are",
-     [](Options&, Given) {}, "Others"},
-    {"--version", "", "the version of Ferrite", [](Options& o, Given) { o.version = true; }},
-    {"--help", "", "this text", [](Options& o, Given) { o.help = true; }},
+    {"--no-python", "", "accepted for compatibility with torchrun; programs are always started directly",
+     [](Options&, Given) {}, "Other options"},
+    {"--version", "", "print the version of Ferrite", [](Options& o, Given) { o.version = true; }},
+    {"--help", "", "print this help", [](Options& o, Given) { o.help = true; }},
 };
 // clang-format on
 
@@ -311,11 +315,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
 std::string help_text() {
   std::string text =
       "Usage: ferrite-run [OPTIONS] program [its arguments]\n\n"
-      "Starts a program once a worker, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and the "
-      "like\n"
-      "in its environment; watches the workers, and starts them again where one fails.\n"
-      "Options may be written with - or _, and take their values as --name=VALUE or --name "
-      "VALUE.\n";
+      "Starts one process of the program per worker, with RANK, LOCAL_RANK, WORLD_SIZE, "
+      "MASTER_ADDR\nand similar variables in its environment, watches the workers, and restarts "
+      "them if one fails.\nOptions may be written with - or _, and take their values as "
+      "--name=VALUE or --name VALUE.\n";
   constexpr std::size_t kColumn = 30, kWidth = 96;
   for (const Option& option : kOptions) {
     if (*option.topic) text += fmt::format("\n{}:\n", option.topic);
@@ -340,9 +343,8 @@ std::string help_text() {
       "  ferrite-run --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=10.1.1.5:29500 train    # on "
       "both nodes\n";
   return text +
-         "\nThe status is 0 where all workers end with 0, else that of the first one that failed: "
-         "128 "
-         "+ N\nwhere signal N ended it. docs/launcher.md tells the rest.\n";
+         "\nThe exit status is 0 if all workers exit with 0, otherwise the status of the first "
+         "worker that\nfailed, or 128 + N if signal N ended it. See docs/launcher.md for more.\n";
 }
 
 }  // namespace ferrite::launcher

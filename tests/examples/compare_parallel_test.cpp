@@ -249,7 +249,7 @@ TEST_CASE("compare_parallel rejects combinations that it cannot measure") {
   check_refused(place.run({"--link-delay", "slow"}), "[--link-delay] expected one of ");
   check_refused(place.run({"--link-delay", "5us,1GB/s!"}), "[--link-delay] expected one of ");
   check_refused(place.run({"--link-delay", "ethernet-1g", "--strategies", "single,ddp"}),
-                "take ddp-ring");
+                "use ddp-ring");
   check_refused(place.run({"--link-delay", "ethernet-1g", "--ranks", "thread"}), "are threads");
   check_refused(place.run({"--devices", "0"}), "--devices", -1);
   if (!cuda::is_available())

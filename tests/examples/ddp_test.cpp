@@ -116,7 +116,7 @@ TEST_CASE("ddp: two nodes, each of which starts its own process") {
 TEST_CASE("ddp rejects contradictory options, and ends when a rank fails") {
   const Workplace place("ddp");
   check_refused(place.run({"-nr", "1"}), "[-nr] expected a number from 0 to 0");
-  check_refused(place.run({"-n", "2"}), "give --master-addr");
+  check_refused(place.run({"-n", "2"}), "set --master-addr");
   check_refused(place.run({"-g", "0"}), "--gpus", -1);
   setenv("RANK", "0", 1);
   check_refused(place.run({"-g", "2"}), "a launcher has started this process and set RANK=0");

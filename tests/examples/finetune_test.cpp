@@ -95,12 +95,12 @@ TEST_CASE(
   save(photos.trained.state_dict(), photos.place / "w.safetensors");
   const Outcome plain = photos.run("w.safetensors", {"--epochs", "1", "--freeze", ""});
   check_fine(plain);
-  CHECK(contains(plain.out, "11177538 of 11177538 parameters learn\n"));
+  CHECK(contains(plain.out, "11177538 of 11177538 parameters are trainable\n"));
   const Outcome head = photos.run(
       "checkpoint.pth", {"--epochs", "1", "--freeze", "conv1, bn1, layer*", "--save", "h.pth"});
   check_fine(head);
   CHECK(contains(head.out, "120 tensors of checkpoint.pth;"));
-  CHECK(contains(head.out, "1026 of 11177538 parameters learn\n"));
+  CHECK(contains(head.out, "1026 of 11177538 parameters are trainable\n"));
   const StateDict saved = load(photos.place / "h.pth");
   CHECK(same(saved.at("layer4.1.bn2.running_mean"),
              photos.trained.state_dict().at("layer4.1.bn2.running_mean")));

@@ -96,7 +96,7 @@ TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
     const Outcome predicted = place.run({"--predict", picture, "--checkpoint-dir", "runs/a"});
     check_fine(predicted);
     CHECK(contains(predicted.out, picture + ": "));
-    CHECK(contains(predicted.out, " is dark on light: inverted") == (picture == "large.png"));
+    CHECK(contains(predicted.out, " is dark on light: inverting it") == (picture == "large.png"));
     CHECK(std::ranges::count(predicted.out, '%') == 5);
     CHECK_FALSE(contains(predicted.out, "nan"));
   }

@@ -42,7 +42,7 @@ TEST_CASE("mnist draws its own digits if there is no MNIST, and learns them") {
   const Outcome outcome = place.run({"--epochs", "1"});
   before.empty() ? unsetenv("FERRITE_DATA") : setenv("FERRITE_DATA", before.c_str(), 1);
   check_fine(outcome);
-  CHECK(contains(outcome.out, "no MNIST in 'nosuch': drawing its own training digits\n"));
+  CHECK(contains(outcome.out, "no MNIST in 'nosuch': drawing training digits instead\n"));
   REQUIRE(accuracies(outcome.out).size() == 1);
   CHECK(accuracies(outcome.out)[0] > 0.8);
 }

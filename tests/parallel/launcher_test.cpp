@@ -87,7 +87,7 @@ TEST_CASE("errors for bad options say what is expected") {
   CHECK(contains(refusal({"--nprocs=2"}), "there is no option --nprocs"));
   CHECK(contains(refusal({"-x"}), "there is no option -x"));
   CHECK(contains(refusal({"--standalone=1"}), "takes no value"));
-  CHECK(contains(refusal({"--nnodes=1:4"}), "do not change"));
+  CHECK(contains(refusal({"--nnodes=1:4"}), "cannot change"));
   CHECK(contains(refusal({"--nnodes=2"}), "needs --node-rank"));
   CHECK(contains(refusal({"--nnodes=2", "--node-rank=0"}), "needs --master-addr"));
   CHECK(contains(refusal({"--nnodes=2", "--node-rank=2", "--master-addr=h"}), "from 0"));

@@ -73,20 +73,19 @@ std::string Plan::table() const {
     table.add(std::move(cells));
   }
   std::string out =
-      fmt::format("{} on {}; {}; {} scaling\none device: {} ms a step, {} samples/s\n\n{}", model,
+      fmt::format("{} on {}; {}; {} scaling\none device: {} ms per step, {} samples/s\n\n{}", model,
                   device, cluster, scaling == Scaling::weak ? "weak" : "strong",
                   milliseconds(single_step_s), count(single_throughput), table.str());
   out += "\n";
   if (const auto from = crossover())
-    out += fmt::format("DDP has the higher throughput from {} devices on\n", *from);
+    out += fmt::format("DDP has the higher throughput on {} devices or more\n", *from);
   else if (best(Strategy::ddp) && (best(Strategy::dp) || best(Strategy::dp_balanced)))
-    out += "DDP does not have the higher throughput at the largest number of devices\n";
+    out += "DDP does not have the higher throughput on the largest number of devices\n";
   for (const Strategy strategy : kAllStrategies)
     if (const auto until = pays_until(strategy))
       out += fmt::format(
-          "{}: more devices pay up to {} (twice as many bring {:.2g} times the throughput or "
-          "more); "
-          "the highest net throughput is that of {}\n",
+          "{}: more devices are worthwhile up to {} (twice as many give at least {:.2g} times the "
+          "throughput); {} have the highest net throughput\n",
           to_string(strategy), *until, 1 + worthwhile, *best(strategy));
   return out;
 }
