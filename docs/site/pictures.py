@@ -5,6 +5,7 @@
     docs/site/pictures.py --check    fails if one of them differs from what it would write
 """
 import html
+import math
 import pathlib
 import re
 import sys
@@ -138,7 +139,12 @@ def predicted_steps():
         svg.box(x + 2, y_of(predicted), 26, bottom - y_of(predicted), ORANGE)
         svg.line(x - 15, y_of(measured - spread), x - 15, y_of(measured + spread), INK, 1.5)
         svg.text(x, bottom + 16, row[0], size=12)
-        svg.text(x, bottom + 31, f"{row[1]}, {row[2]} images", size=11, color=FAINT)
+    groups = [(f"{row[1]} scaling, {row[2]} images", i) for i, row in enumerate(rows)]
+    for group in dict.fromkeys(name for name, _ in groups):
+        members = [i for name, i in groups if name == group]
+        x0, x1 = left + pitch * members[0] + 12, left + pitch * (members[-1] + 1) - 12
+        svg.line(x0, bottom + 22, x1, bottom + 22)
+        svg.text((x0 + x1) / 2, bottom + 36, group, size=11, color=FAINT)
     svg.box(left, 278, 12, 12, BLUE)
     svg.text(left + 18, 288, "measured, with spread", "start", 12)
     svg.box(left + 190, 278, 12, 12, ORANGE)
@@ -165,7 +171,7 @@ def published():
         if source != before:
             svg.text(14, y + 4, source, "start", 12, bold=True)
         before = source
-        svg.text(left - 12, y + 4, case.split(", parameters")[0], "end", 12)
+        svg.text(left - 12, y + 4, case.replace(" parameters on the first of", ""), "end", 12)
         svg.line(x_of(said), y, x_of(predicted), y, FAINT, 1.5)
         svg.parts.append(f'<circle cx="{x_of(said):.1f}" cy="{y}" r="5" fill="{BLUE}"/>')
         svg.parts.append(f'<circle cx="{x_of(predicted):.1f}" cy="{y}" r="4" fill="#fff" stroke="{ORANGE}" '
@@ -173,6 +179,44 @@ def published():
     y = top + 24 * len(rows) + 4
     svg.text(left, y, "filled: published", "start", 12, BLUE)
     svg.text(right, y, "open: predicted", "end", 12, ORANGE)
+    return svg
+
+
+def predicted_scaling():
+    """Images per second that the simulator predicts for 1 to 512 GPUs, on logarithmic axes."""
+    path = "benchmarks/results/2026-11-28-predicted-scaling.md"
+    rows = [(number(row[0]), number(row[1]), number(row[3])) for row in table(path, "devices", "DataParallel images/s")]
+    per_node, most = 8, 200_000
+    svg = Svg(640, 360, "Predicted images per second of ResNet-50 on 1 to 512 GPUs, with DataParallel and "
+                        "DistributedDataParallel")
+    svg.text(320, 24, "Predicted, not measured: ResNet-50 on V100s, 128 images each", bold=True)
+    left, right, top, bottom = 70, 610, 60, 290
+    one = rows[0][1]
+    x_of = lambda n: left + math.log(n) / math.log(rows[-1][0]) * (right - left)
+    y_of = lambda rate: bottom - math.log(rate / 300) / math.log(most / 300) * (bottom - top)
+    axis(svg, left, right, y_of, [300, 1000, 3000, 10_000, 30_000, 100_000], lambda t: f"{t:,}")
+    for n, _, _ in rows:
+        svg.text(x_of(n), bottom + 16, f"{n:.0f}", size=11, color=FAINT)
+    svg.text((left + right) / 2, bottom + 33, "GPUs, 8 in a node: NVLink inside, one InfiniBand EDR adapter between",
+             size=12, color=FAINT)
+    svg.line(x_of(per_node), top - 8, x_of(per_node), bottom, FAINT, 1, ' stroke-dasharray="3 3"')
+    svg.text(x_of(per_node) - 6, top + 2, "one node", "end", 11, FAINT)
+    svg.text(x_of(per_node) + 6, top + 2, "several nodes", "start", 11, FAINT)
+    svg.line(x_of(1), y_of(one), x_of(rows[-1][0]), y_of(one * rows[-1][0]), FAINT, 1.2, ' stroke-dasharray="6 4"')
+    svg.curve([(x_of(n), y_of(ddp)) for n, _, ddp in rows], ORANGE)
+    inside = [(x_of(n), y_of(dp)) for n, dp, _ in rows if n <= per_node]
+    beyond = [(x_of(n), y_of(dp)) for n, dp, _ in rows if n >= per_node]
+    d = " ".join(f"{x:.1f},{y:.1f}" for x, y in beyond)
+    svg.parts.append(f'<polyline points="{d}" fill="none" stroke="{BLUE}" stroke-width="2" stroke-dasharray="2 4"/>')
+    svg.curve(inside, BLUE)
+    svg.parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="#fff" stroke="{BLUE}" stroke-width="1.5"/>'
+                  for x, y in beyond[1:]]
+    svg.text(left - 6, top - 24, "images/s", "end", 11, FAINT)
+    svg.text(x_of(64) - 8, y_of(rows[6][2]) - 12, "DistributedDataParallel", "end", 12, ORANGE)
+    svg.text(x_of(64), y_of(rows[6][1]) + 22, "DataParallel", "start", 12, BLUE)
+    y = bottom + 56
+    svg.text(left, y, "dashed line: as many times one GPU", "start", 11, FAINT)
+    svg.text(right, y, "rings: if one process could use other nodes' GPUs", "end", 11, BLUE)
     return svg
 
 
@@ -227,7 +271,7 @@ def architecture():
 
 def main():
     pictures = {"learning_curve": learning_curve, "strategies": strategies, "predicted_steps": predicted_steps,
-                "published": published, "architecture": architecture}
+                "published": published, "predicted_scaling": predicted_scaling, "architecture": architecture}
     differ = []
     for name, draw in pictures.items():
         path, now = IMAGES / f"{name}.svg", str(draw())
