@@ -1,7 +1,12 @@
 // Convolutions. The result is channels-last where the input's or the weight's
 // suggest_memory_format() is, or the weight lies as [H, W, C, O] in memory, else contiguous;
-// nothing is copied to get there. float32, float64, float16 and bfloat16; operands share dtype and
-// device (DTypeError, DeviceError), ShapeError where sizes do not fit.
+// nothing is copied to get there.
+//
+// Operands are float32, float64, float16 or bfloat16, and share dtype and device (DTypeError,
+// DeviceError), which the result has. ShapeError where numbers of dimensions, channels or sizes do
+// not fit: the kernel is larger than the padded input, `groups` does not divide the channels, or
+// the bias is not [O]. ValueError for an undefined input or weight, a stride, dilation or groups
+// below 1 and a negative padding.
 #pragma once
 
 #include <cstddef>
@@ -53,23 +58,27 @@ struct Conv2dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, H, W] or [C, H, W], weight [O, C / groups, KH, KW], bias [O] or undefined.
-/// The result is [N, O, (H + 2 padding - dilation (KH - 1) - 1) / stride + 1, ...].
+/// input [N, C, H, W] or [C, H, W], weight [O, C / groups, KH, KW], bias [O] or undefined give
+/// [N, O, H', W'] or [O, H', W'], with H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1,
+/// rounded down, and likewise W'. ValueError for Padding::same with a stride above 1; other errors
+/// are at the top of the header.
+///
+///   Tensor y = conv2d(images, weight, bias, {.stride = 2, .padding = 1});
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv2dFuncOptions& options = {});
-/// In PyTorch's order.
+/// The same, with the options in PyTorch's order.
 inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias, Pair stride,
                      Padding padding = 0, Pair dilation = 1, std::int64_t groups = 1) {
   return conv2d(input, weight, bias,
                 {.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
 }
 
-/// relu(conv2d(...)), the sums rectified on their way to memory.
+/// relu(conv2d(...)), in one pass over the result.
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    const Conv2dFuncOptions& options = {});
 
-/// max_pool2d(conv2d_relu(...), pool), for an input [N, C, H, W]: keeps the pooled result alone,
-/// and its gradient goes through the pooling and the ReLU in one pass.
+/// max_pool2d(conv2d_relu(...), pool), for an input [N, C, H, W] (ShapeError): only the pooled
+/// result is kept for the gradient, which goes through the pooling and the ReLU in one pass.
 Tensor conv2d_relu_max_pool(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const Conv2dFuncOptions& options, const MaxPool2dOptions& pool);
 
@@ -78,9 +87,9 @@ struct ConvStatistics {
   Tensor output;                 ///< the result
   ChannelStatistics statistics;  ///< mean and variance of each channel of the result
 };
-/// conv2d(), for an input [N, C, H, W], and the statistics of its output, for a batch_norm in
-/// training behind it: where cuDNN can it adds them up as it writes the output
-/// (cudnn::set_fused_statistics), which the batch norm then need not read for them.
+/// conv2d(), for an input [N, C, H, W] (ShapeError), and the statistics of its output, for a
+/// batch_norm in training behind it. Where cuDNN supports it, it adds them up as it writes the
+/// output (cudnn::set_fused_statistics), which the batch norm then need not read for them.
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                                  const Conv2dFuncOptions& options = {});
 
@@ -99,7 +108,8 @@ struct Conv1dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, L] or [C, L], weight [O, C / groups, K], bias [O] or undefined.
+/// input [N, C, L] or [C, L], weight [O, C / groups, K], bias [O] or undefined give [N, O, L'] or
+/// [O, L'], with L' and errors as of conv2d().
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv1dFuncOptions& options = {});
 
@@ -111,8 +121,8 @@ struct Conv3dFuncOptions {
   std::int64_t groups = 1;
 };
 
-/// input [N, C, D, H, W] or [C, D, H, W], weight [O, C / groups, KD, KH, KW], bias [O] or
-/// undefined.
+/// input [N, C, D, H, W] or [C, D, H, W], weight [O, C / groups, KD, KH, KW], bias [O] or undefined
+/// give [N, O, D', H', W'] or [O, D', H', W'], with sizes and errors as of conv2d().
 ///
 /// It is one conv2d over the slices of the result: the KD slices of the input that each of them
 /// sees are its channels. This takes KD times the memory of the input, and no more where KD is 1.
@@ -129,11 +139,15 @@ struct ConvTranspose2dFuncOptions {
 };
 
 /// The gradient of conv2d by its input, as an operation: input [N, C, H, W] or [C, H, W], weight
-/// [C, O / groups, KH, KW], bias [O] or undefined. The result is
-/// [N, O, (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, ...].
+/// [C, O / groups, KH, KW], bias [O] or undefined give [N, O, H', W'] or [O, H', W'], with H' =
+/// (H - 1) stride - 2 padding + dilation (KH - 1) + output_padding + 1, and likewise W' (ShapeError
+/// unless above 0). ValueError unless output_padding is below the stride or the dilation.
+///
+///   Tensor x = zeros({1, 8, 16, 16}), weight = zeros({8, 3, 2, 2});
+///   conv_transpose2d(x, weight, {}, {.stride = 2});  // [1, 3, 32, 32]
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose2dFuncOptions& options = {});
-/// In PyTorch's order.
+/// The same, with the options in PyTorch's order.
 inline Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                Pair stride, Pair padding = 0, Pair output_padding = 0,
                                std::int64_t groups = 1, Pair dilation = 1) {
@@ -153,7 +167,8 @@ struct ConvTranspose1dFuncOptions {
   std::int64_t dilation = 1;
 };
 
-/// input [N, C, L] or [C, L], weight [C, O / groups, K], bias [O] or undefined.
+/// input [N, C, L] or [C, L], weight [C, O / groups, K], bias [O] or undefined give [N, O, L'] or
+/// [O, L'], with L' and errors as of conv_transpose2d().
 Tensor conv_transpose1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose1dFuncOptions& options = {});
 
@@ -166,9 +181,10 @@ struct ConvTranspose3dFuncOptions {
   Triple dilation = 1;
 };
 
-/// input [N, C, D, H, W] or [C, D, H, W], weight [C, O / groups, KD, KH, KW], bias [O] or
-/// undefined. One conv_transpose2d over the slices of the input, whose results for each of the KD
-/// slices of the kernel are then added along the depth, in a fixed order.
+/// input [N, C, D, H, W] or [C, D, H, W], weight [C, O / groups, KD, KH, KW], bias [O] or undefined
+/// give [N, O, D', H', W'] or [O, D', H', W'], with sizes and errors as of conv_transpose2d(). It
+/// is one conv_transpose2d over the slices of the input, whose results for each of the KD slices of
+/// the kernel are then added along the depth, in a fixed order.
 Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                         const ConvTranspose3dFuncOptions& options = {});
 

@@ -22,22 +22,30 @@ using Length = std::optional<std::int64_t>;
 using Norm = std::optional<std::string_view>;
 
 // ---- One dimension
-/// The complex discrete Fourier transform of one dimension.
+/// The complex discrete Fourier transform of one dimension, whose size becomes n. A real x is
+/// converted; rfft() is twice as fast for it. Errors are at the top of the header.
+///
+///   fft::fft(tensor({1.0, 0.0, 0.0, 0.0}));  // 1, 1, 1, 1
 Tensor fft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse of fft().
+/// The inverse of fft(), complex.
 Tensor ifft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The first n / 2 + 1 frequencies of a real signal; the others are their conjugates.
+/// The first n / 2 + 1 frequencies of a real signal of n numbers, complex; the others are their
+/// conjugates. DTypeError for a complex x.
+///
+///   Tensor spectrum = fft::rfft(zeros({8, 400}));  // complex64 [8, 201]
 Tensor rfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse: `n` real numbers, by default 2 (size - 1).
+/// The inverse of rfft(): `n` real numbers, by default 2 (size - 1); an odd length must be given.
 Tensor irfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The n real frequencies of a signal of which one half is given, the other being its conjugate.
+/// The n real frequencies, by default 2 (size - 1), of a signal of which the first n / 2 + 1
+/// numbers are given; the others are their conjugates.
 Tensor hfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
-/// The inverse of hfft(): the first n / 2 + 1 frequencies of real values.
+/// The inverse of hfft(): n / 2 + 1 complex numbers of n real frequencies. DTypeError for a complex
+/// x.
 Tensor ihfft(const Tensor& x, Length n = {}, int dim = -1, Norm norm = {});
 
 // ---- Several dimensions: `dim`, else as many of the last ones as `s` has sizes, else all. A size
 // of -1 is the input's. The real transforms halve the last of them.
-/// The complex discrete Fourier transform of two dimensions.
+/// The complex discrete Fourier transform of two dimensions, by default the last: fftn() of them.
 Tensor fft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
 /// The inverse of fft2().
 Tensor ifft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
@@ -46,7 +54,9 @@ Tensor ifft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, N
 Tensor rfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
 /// The inverse of rfft2(): real values.
 Tensor irfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
-/// The complex discrete Fourier transform of any dimensions.
+/// The complex discrete Fourier transform of the dimensions `dim`, with the sizes `s`, of which -1
+/// is the input's. Without `dim` it is that of the last dimensions, as many as `s` has, or of all.
+/// ShapeError unless `s` and `dim` have as many entries.
 Tensor fftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
 /// The inverse of fftn().
 Tensor ifftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
@@ -57,11 +67,16 @@ Tensor rfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm no
 Tensor irfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
 
 // ---- Helpers
-/// The frequencies of fft(): 0, 1, ..., -2, -1 over n d, for samples `d` apart.
+/// The frequencies of fft(), [n]: 0, 1, ..., -2, -1 over n d, for samples `d` apart. ValueError for
+/// an n below 1, DTypeError unless the dtype is floating.
+///
+///   fft::fftfreq(4);  // 0, 0.25, -0.5, -0.25
 Tensor fftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
-/// The frequencies of rfft(): 0, 1, ..., n / 2 over n d.
+/// The frequencies of rfft(), [n / 2 + 1]: 0, 1, ..., n / 2 over n d. Errors are those of
+/// fftfreq().
 Tensor rfftfreq(std::int64_t n, double d = 1, const TensorOptions& options = {});
-/// Moves frequency 0 to the middle of the dimensions, by default of all.
+/// A copy with frequency 0 moved to the middle of the dimensions, by default of all: each is rolled
+/// by half of its size.
 Tensor fftshift(const Tensor& x, const Dims& dim = {});
 /// Undoes fftshift().
 Tensor ifftshift(const Tensor& x, const Dims& dim = {});
