@@ -343,12 +343,22 @@ class Tensor : public TensorMethods {
   /// A copy in page-locked memory; the tensor itself if it is already there. DeviceError if it is
   /// not on the host, or there is no CUDA device.
   Tensor pin_memory() const;
-  /// The tensor itself if its elements lie in this order without gaps, else a copy that does.
+  /// The tensor itself if its elements lie in this order without gaps, else a copy in this order,
+  /// on the tape. ValueError for MemoryFormat::preserve; ShapeError for channels_last unless
+  /// there are 4 dimensions.
   Tensor contiguous(MemoryFormat format = kContiguous) const;
-  /// A copy with memory of its own, on the tape.
+  /// A copy with memory of its own, on the tape: shape, dtype and device stay. With `preserve` it
+  /// is channels_last if this tensor's suggest_memory_format() is, else contiguous. ShapeError for
+  /// channels_last unless there are 4 dimensions.
   Tensor clone(MemoryFormat format = MemoryFormat::preserve) const;
-  /// Takes the values of the source, which are converted and broadcast: ShapeError if they do not
-  /// fit.
+  /// Writes the values of `source` into this tensor, whose shape, dtype and device stay, and
+  /// returns it. They are converted from any dtype, copied from any device, and broadcast
+  /// (ShapeError). The two may share memory. On the tape the gradient goes to `source`. ValueError
+  /// if elements of this tensor share memory, as after expand(); AutogradError while recording for
+  /// a leaf that requires a gradient, or a view of one. `non_blocking` as of to().
+  ///
+  ///   x[0].copy_(tensor({1, 2, 3}));                  // a row of x, whatever its dtype
+  ///   no_grad([&] { layer.weight.copy_(weights); });  // a parameter
   const Tensor& copy_(const Tensor& source, bool non_blocking = false) const;
 
   // ---- New tensors with this one's dtype and device, unless the options say otherwise
@@ -381,56 +391,100 @@ class Tensor : public TensorMethods {
 
   // ---- Views (ops/views.h), differentiable, sharing memory. Sizes and dimensions need no braces:
   // x.view(-1, 3).
-  /// The same elements in another shape, without a copy; one size may be -1. ShapeError if the
-  /// strides do not allow a view.
+  /// The same elements in another shape, without a copy; one size may be -1, for what the others
+  /// leave. ShapeError if the numbers of elements differ, or the strides do not allow a view, as
+  /// after most calls of transpose() and permute().
+  ///
+  ///   zeros({2, 3, 4}).view(2, -1);  // [2, 12]
   Tensor view(const Shape& shape) const;
   template <Size... Sizes>
   Tensor view(Sizes... sizes) const {
     return view(shape_of(sizes...));
   }
-  /// The same elements in another shape: a view if possible, else a copy.
+  /// The same elements, in row-major order, in another shape: a view if the strides allow it, else
+  /// a copy. One size may be -1. ShapeError if the numbers of elements differ.
   Tensor reshape(const Shape& shape) const;
   template <Size... Sizes>
   Tensor reshape(Sizes... sizes) const {
     return reshape(shape_of(sizes...));
   }
-  /// The dimensions from start_dim to end_dim as one: a view where strides allow it.
+  /// The dimensions from start_dim to end_dim, both included, as one: a view if the strides allow
+  /// it, else a copy. A tensor without dimensions becomes [1]. IndexError for dimensions out of
+  /// range; ValueError if start_dim comes after end_dim.
+  ///
+  ///   zeros({8, 3, 4, 5}).flatten(1);  // [8, 60]
   Tensor flatten(int start_dim = 0, int end_dim = -1) const;
-  /// Two dimensions swapped: a view.
+  /// A view with two dimensions swapped; negative ones count from the end (IndexError).
+  ///
+  ///   zeros({2, 3, 4}).transpose(0, -1);  // [4, 3, 2]
   Tensor transpose(int dim0, int dim1) const;
-  /// The transpose of a matrix: a view.
+  /// A view of a matrix [m, n] as [n, m]; one of fewer dimensions keeps its shape. ShapeError for
+  /// more than 2.
   Tensor t() const;
-  /// The last two dimensions swapped: a view.
+  /// A view with the last two dimensions swapped, [..., m, n] as [..., n, m]. IndexError for
+  /// fewer than 2 dimensions.
   Tensor mT() const { return transpose(-2, -1); }
-  /// The dimensions in this order: a view.
+  /// A view in which dimension i is dimension dims[i] of this tensor; negative ones count from the
+  /// end. ShapeError unless `dims` has one entry for each dimension, ValueError if one appears
+  /// twice, IndexError if one is out of range.
+  ///
+  ///   zeros({8, 32, 48, 3}).permute(0, 3, 1, 2);  // NHWC as NCHW: [8, 3, 32, 48]
   Tensor permute(const Dims& dims) const;
   template <Size... Dimensions>
   Tensor permute(Dimensions... dims) const {
     return permute(Dims(shape_of(dims...)));
   }
-  /// Dimensions of size 1 repeated to this shape, without a copy; -1 keeps a size.
+  /// A view in which dimensions of size 1 are repeated to the sizes of `shape`, without a copy. -1
+  /// keeps a size; dimensions that the tensor lacks come first. ShapeError if another size would
+  /// change. Repeated elements share memory: changing the view in place is a ValueError.
+  ///
+  ///   zeros({3, 1}).expand(2, -1, 4);  // [2, 3, 4]
   Tensor expand(const Shape& shape) const;
   template <Size... Sizes>
   Tensor expand(Sizes... sizes) const {
     return expand(shape_of(sizes...));
   }
-  /// Without dimensions of size 1: a view.
+  /// A view without the dimensions of size 1: [1, 3, 1] as [3].
   Tensor squeeze() const;
+  /// A view without this dimension if its size is 1; otherwise the shape stays. IndexError if the
+  /// dimension is out of range.
   Tensor squeeze(int dim) const;
-  /// With a dimension of size 1 at this place: a view.
+  /// A view with a further dimension of size 1 before dimension `dim`, or at the end for dim() and
+  /// -1. IndexError unless `dim` is in [-dim() - 1, dim()]; ShapeError for more than kMaxDims
+  /// dimensions.
+  ///
+  ///   zeros({2, 3}).unsqueeze(0);   // [1, 2, 3]
+  ///   zeros({2, 3}).unsqueeze(-1);  // [2, 3, 1]
   Tensor unsqueeze(int dim) const;
-  /// Windows of this size and step along a dimension, which become a last dimension: a view.
+  /// A view of all windows of `size` elements along a dimension, `step` apart. The dimension's size
+  /// n becomes the number of windows, (n - size) / step + 1, and their elements are a new last
+  /// dimension. ValueError for a size above n or below 0, or a step below 1; IndexError for a
+  /// dimension out of range. Windows that overlap share memory: changing them in place is a
+  /// ValueError.
+  ///
+  ///   arange(5).unfold(0, 3, 2);  // [[0, 1, 2], [2, 3, 4]]
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
 
-  /// Without this dimension, at this index: a view.
+  /// A view of the part at one index of a dimension, without the dimension. Negative indices count
+  /// from the end; IndexError if the index or the dimension is out of range.
+  ///
+  ///   zeros({2, 3, 4}).select(1, -1);  // [2, 4]
   Tensor select(int dim, std::int64_t index) const;
-  /// The part at this index of the first dimension: a view.
+  /// A view of the part at this index of the first dimension: select(0, index).
   Tensor operator[](std::int64_t index) const { return select(0, index); }
-  /// From start to end, without it, in steps: a view. Bounds are clamped, negative ones count from
-  /// the end.
+  /// A view of the indices start, start + step, ... below `end` of a dimension. Bounds follow
+  /// Python: negative ones count from the end, then both are clamped to [0, size], and an `end`
+  /// before `start` gives size 0. ValueError for a step below 1; IndexError for a dimension out of
+  /// range.
+  ///
+  ///   arange(6).slice(0, 1, -1);     // 1, 2, 3, 4
+  ///   arange(6).slice(0, 1, 99, 2);  // 1, 3, 5
   Tensor slice(int dim, std::int64_t start, std::int64_t end = INT64_MAX,
                std::int64_t step = 1) const;
-  /// These many indices of a dimension, from start on: a view.
+  /// A view of `length` indices of a dimension from `start` on; a negative start counts from the
+  /// end. Unlike slice() it clamps nothing: IndexError if they leave the dimension.
+  ///
+  ///   arange(6).narrow(0, -2, 2);  // 4, 5
   Tensor narrow(int dim, std::int64_t start, std::int64_t length) const;
 
   // ---- Indexing, differentiable
@@ -470,41 +524,46 @@ class Tensor : public TensorMethods {
   /// A copy of the slices along `dim` at the 1-dimensional `index`, in its order: this shape with
   /// index.numel() in place of the size of `dim`; see ferrite::index_select().
   Tensor index_select(int dim, const Tensor& index) const;
-  /// A copy with `value` where the mask, which is broadcast, is true.
+  /// A copy with `value` where the bool mask, which is broadcast, is true; see
+  /// ferrite::masked_fill().
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
   // ---- In place; more in core/tensor_methods.h
-  /// Adds in place, elementwise; the operand is broadcast to this shape. DTypeError if the dtype
-  /// cannot hold the result.
+  /// Adds `alpha` times the operand in place, elementwise; the operand is broadcast to this shape
+  /// (ShapeError). DTypeError if the dtype cannot hold the result; AutogradError and ValueError as
+  /// of all methods in place (core/tensor_methods.h).
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
-  /// Subtracts in place, elementwise; the operand is broadcast to this shape. DTypeError if the
-  /// dtype cannot hold the result.
+  /// Subtracts `alpha` times the operand in place; errors as of add_(), and DTypeError for bool.
   const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
-  /// Multiplies in place, elementwise; the operand is broadcast to this shape. DTypeError if the
-  /// dtype cannot hold the result.
+  /// Multiplies in place, elementwise; errors as of add_().
   const Tensor& mul_(const Tensor& other) const;
-  /// Divides in place, elementwise; the operand is broadcast to this shape. DTypeError if the dtype
-  /// cannot hold the result.
+  /// Divides in place, elementwise; errors as of add_(). Quotients are floating: integers are a
+  /// DTypeError.
   const Tensor& div_(const Tensor& other) const;
   const Tensor& add_(Scalar other) const;
   const Tensor& sub_(Scalar other) const;
   const Tensor& mul_(Scalar other) const;
   const Tensor& div_(Scalar other) const;
-  /// Sets every element.
+  /// Sets every element, to the value in this dtype.
   const Tensor& fill_(Scalar value) const;
-  /// `value` has no dimensions (ShapeError).
+  /// The same with the value of a tensor without dimensions (ShapeError).
   const Tensor& fill_(const Tensor& value) const;
   /// Sets every element to 0.
   const Tensor& zero_() const;
-  /// Limits every element to this range, in place.
+  /// Limits every element to this range, in place. One bound may be missing (ValueError for both);
+  /// DTypeError if the dtype cannot hold the bounds. NaN stays.
   const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
-  /// Writes `value` in place where the mask, which is broadcast, is true.
+  /// Writes `value` in place where the mask, bool (DTypeError) and broadcast to this shape
+  /// (ShapeError), is true.
   const Tensor& masked_fill_(const Tensor& mask, Scalar value) const;
-  /// Draws each element from a normal distribution, from the generator of the device.
+  /// Draws each element from a normal distribution, from the generator of the device. DTypeError
+  /// unless floating, ValueError for an std below 0.
   const Tensor& normal_(double mean = 0, double std = 1) const;
-  /// Draws each element uniformly from a range, from the generator of the device.
+  /// Draws each element uniformly from [low, high), from the generator of the device. DTypeError
+  /// unless floating, ValueError unless low <= high.
   const Tensor& uniform_(double low = 0, double high = 1) const;
-  /// Makes each element 1 with the given probability, else 0, from the generator of the device.
+  /// Makes each element 1 with the probability p, else 0, from the generator of the device.
+  /// ValueError unless p is in [0, 1].
   const Tensor& bernoulli_(double p = 0.5) const;
 
  private:

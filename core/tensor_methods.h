@@ -1,6 +1,19 @@
 // The functions of ops/*.h that PyTorch also has as methods of a tensor. Each does what the
-// function of its name does with this tensor in front, where shapes, types and errors are
-// documented; the definitions are in ops/tensor_methods.cpp. Base of Tensor alone.
+// function of its name does with this tensor as its first argument, where shapes, dtypes and errors
+// are documented; the definitions are in ops/tensor_methods.cpp. Base of Tensor alone.
+//
+// A method whose name ends in _ works in place: it writes the result into this tensor and returns
+// the tensor. Shape and dtype stay: ShapeError if the result would be larger, DTypeError if the
+// dtype cannot hold it, as integers cannot hold what exp_() gives. ValueError if several elements
+// share memory, as after expand(). The change is recorded on the tape.
+//
+// While operations are recorded, changing a leaf that requires a gradient, or a view of one, is an
+// AutogradError: change it under no_grad, as optimizers do. The same holds for a view that was made
+// under no_grad of a tensor that requires a gradient, and for an inference tensor outside of
+// InferenceMode. backward() throws an AutogradError if an operation recorded before the change
+// needs the old values.
+//
+//   no_grad([&] { weight.relu_(); });
 #pragma once
 
 #include <concepts>
@@ -19,6 +32,8 @@ namespace ferrite {
 class Tensor;
 struct ValuesIndices;
 
+/// The methods of Tensor that stand for functions. core/tensor_methods.h says what holds of those
+/// that work in place.
 class TensorMethods {
  public:
   // ---- ops/arithmetic.h
@@ -272,6 +287,8 @@ class TensorMethods {
   Tensor histc(std::int64_t bins = 100, double min = 0, double max = 0) const;
   Tensor bincount() const;
   Tensor bincount(const Tensor& weights, std::int64_t minlength = 0) const;
+  /// The sum to this shape, which undoes a broadcast; see ferrite::sum_to(). ShapeError if `shape`
+  /// does not broadcast to that of this tensor.
   Tensor sum_to_size(const Shape& shape) const;
   Tensor softmax(int dim, std::optional<DType> dtype = {}) const;
   Tensor log_softmax(int dim, std::optional<DType> dtype = {}) const;
@@ -319,6 +336,7 @@ class TensorMethods {
   Tensor triu(std::int64_t diagonal = 0) const;
   std::vector<Tensor> split(std::int64_t split_size, int dim = 0) const;
   std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, int dim = 0) const;
+  /// As split() with these sizes; see ferrite::split().
   std::vector<Tensor> split_with_sizes(const std::vector<std::int64_t>& sizes, int dim = 0) const;
   std::vector<Tensor> chunk(std::int64_t chunks, int dim = 0) const;
   std::vector<Tensor> unbind(int dim = 0) const;

@@ -1,8 +1,9 @@
 // Activation functions, forward and backward in one pass over memory each.
 //
-// Shape, dtype, device and memory format are the input's; float32 for integers, except relu,
-// hardtanh and threshold, which keep them. A function whose name ends in _ changes `self` in place
-// and returns it. All gradients are differentiable to any order.
+// Shape, dtype, device and memory format are the input's; integers and bool become the default
+// dtype, float32, except in relu, hardtanh and threshold, which keep integers. DTypeError for
+// complex numbers, ValueError for undefined tensors. A function whose name ends in _ changes `self`
+// in place and returns it. All gradients are differentiable to any order.
 #pragma once
 
 #include "ferrite/core/generator.h"
@@ -13,7 +14,7 @@ namespace ferrite {
 /// Whether GELU is exact or by tanh.
 enum class GeluApproximation : std::uint8_t { none, tanh };
 
-/// max(x, 0); NaN stays NaN.
+/// max(x, 0); NaN stays NaN. Integers stay integers; DTypeError for bool.
 Tensor relu(const Tensor& x);
 /// x where positive, else slope * x.
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
@@ -28,12 +29,13 @@ Tensor silu(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 /// The hyperbolic tangent.
 Tensor tanh(const Tensor& x);
-/// log(1 + exp(beta * x)) / beta; x itself if beta * x is above `threshold`.
+/// log(1 + exp(beta * x)) / beta; x itself if beta * x is above `threshold`. ValueError for a beta
+/// of 0.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
-/// x clamped to [min, max]. Unlike clamp's, its gradient is 0 at the bounds. ValueError unless min
-/// <= max.
+/// x clamped to [min, max], integers as integers; DTypeError for bool. ValueError unless min <=
+/// max. The gradient is 0 at the bounds.
 Tensor hardtanh(const Tensor& x, double min = -1, double max = 1);
-/// Limited to [0, 6].
+/// x limited to [0, 6]: hardtanh(x, 0, 6).
 inline Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
 /// x, or alpha * (exp(x / alpha) - 1) below 0; ValueError if alpha is 0. Barron, 2017.
 Tensor celu(const Tensor& x, double alpha = 1);
@@ -43,7 +45,8 @@ Tensor selu(const Tensor& x);
 Tensor hardshrink(const Tensor& x, double lambda = 0.5);
 /// x moved towards 0 by `lambda`, or 0 within [-lambda, lambda]; ValueError if lambda is below 0.
 Tensor softshrink(const Tensor& x, double lambda = 0.5);
-/// x where it is above `threshold`, else `value`.
+/// x where it is above `threshold`, else `value`. Integers stay integers; the two numbers are then
+/// truncated.
 Tensor threshold(const Tensor& x, double threshold, double value);
 /// relu6(x + 3) / 6
 Tensor hardsigmoid(const Tensor& x);
@@ -57,14 +60,16 @@ Tensor mish(const Tensor& x);
 Tensor tanhshrink(const Tensor& x);
 /// x / (1 + |x|)
 Tensor softsign(const Tensor& x);
-/// The first half of `x` along `dim` times the sigmoid of the second. ShapeError for an odd size.
-/// Dauphin et al., 2016.
+/// The first half of `x` along `dim` times the sigmoid of the second: [..., 2 n, ...] gives
+/// [..., n, ...]. ShapeError for an odd size or no dimension, IndexError for a dimension out of
+/// range, DTypeError unless floating. Dauphin et al., 2016.
 Tensor glu(const Tensor& x, int dim = -1);
-/// x, or weight * x below 0. `weight` has one element, or one for each channel: of dimension 1, or
-/// of dimension 0 if there is no other. Types must agree. He et al., 2015.
+/// x, or weight * x below 0. `weight` is [], [1], or [C] for x [N, C, ...] (ShapeError). Both are
+/// floating, of one dtype (DTypeError). He et al., 2015.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 /// x, or slope * x below 0, with a slope for each element drawn from [lower, upper) in training,
-/// and their mean otherwise. ValueError unless lower <= upper. Xu et al., 2015.
+/// and their mean otherwise. ValueError unless lower <= upper, DTypeError unless floating. Xu et
+/// al., 2015.
 Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false,
              Generator* generator = nullptr);
 

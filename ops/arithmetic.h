@@ -14,17 +14,23 @@
 
 namespace ferrite {
 
-/// a + alpha * b
+/// a + alpha * b, elementwise. Shapes broadcast (ShapeError), dtypes are promoted as in PyTorch;
+/// bool adds as logical or. DTypeError if alpha is floating and the result is not.
+///
+///   add(ones({2, 3}), arange(3), 2);  // float32 [2, 3], rows 1, 3, 5
 Tensor add(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 Tensor add(const Tensor& a, Scalar b);
-/// a - alpha * b
+/// a - alpha * b, elementwise; otherwise as add(). DTypeError if both are bool: use logical_xor().
 Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha = 1);
 Tensor sub(const Tensor& a, Scalar b);
 Tensor sub(Scalar a, const Tensor& b);
-/// The elementwise product. Shapes broadcast, dtypes are promoted as in PyTorch.
+/// The elementwise product. Shapes broadcast (ShapeError), dtypes are promoted as in PyTorch; bool
+/// multiplies as logical and.
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, Scalar b);
-/// True division: integers divide in float32.
+/// The elementwise quotient. Shapes broadcast (ShapeError), dtypes are promoted; integers and bool
+/// are divided in the default dtype, float32: the result is floating or complex.
+/// floor_divide() rounds down.
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Scalar b);
 Tensor div(Scalar a, const Tensor& b);

@@ -18,97 +18,152 @@ namespace ferrite {
 inline Tensor swapaxes(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
 /// As transpose().
 inline Tensor swapdims(const Tensor& x, int dim0, int dim1) { return x.transpose(dim0, dim1); }
-/// All elements in one dimension.
+/// All elements in row-major order, [numel]: a view if the strides allow it, else a copy.
 inline Tensor ravel(const Tensor& x) { return x.reshape({-1}); }
-/// Views with new dimensions of size 1, as in NumPy: [n] is [1, n] and [1, n, 1].
+/// A tensor without dimensions as a view [1]; others as they are.
 Tensor atleast_1d(const Tensor& x);
-/// The tensor with dimensions of size 1 added, up to two dimensions.
+/// A view with two dimensions or more, as in NumPy: [] is [1, 1], [n] is [1, n].
 Tensor atleast_2d(const Tensor& x);
-/// The tensor with dimensions of size 1 added, up to three dimensions.
+/// A view with three dimensions or more, as in NumPy: [] is [1, 1, 1], [n] is [1, n, 1], [m, n] is
+/// [m, n, 1].
 Tensor atleast_3d(const Tensor& x);
-/// Views of the tensors, expanded to their common shape (ShapeError).
+/// Views of the tensors, expanded to their common shape: ShapeError if they do not broadcast,
+/// ValueError if there are none.
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
-/// `sections` views, of which the first are larger by 1 if the size is no multiple; or views
-/// between the `indices`. ValueError for less than 1 section.
+/// `sections` views along a dimension; the first ones are larger by one if the size is no multiple.
+/// ValueError for fewer than 1 section, or a tensor without dimensions; IndexError for a dimension
+/// out of range.
+///
+///   tensor_split(arange(7), 3);  // 0, 1, 2; 3, 4; 5, 6
 std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim = 0);
+/// Views from 0 to the first of the `indices`, from there to the second, and so on to the end: one
+/// more than there are indices. Bounds are those of Tensor::slice().
+///
+///   tensor_split(arange(7), {2, 5});  // 0, 1; 2, 3, 4; 5, 6
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<std::int64_t>& indices,
                                  int dim = 0);
-/// Turned k times by 90 degrees, from the first of two dimensions to the second.
+/// A copy, turned k times by 90 degrees from the first of two dimensions to the second, back for a
+/// negative k. ValueError unless `dims` are two different dimensions.
+///
+///   rot90(tensor({{1, 2}, {3, 4}}));  // [[2, 4], [1, 3]]
 Tensor rot90(const Tensor& x, std::int64_t k = 1, const Dims& dims = {0, 1});
 
 // ---- Joins
-/// cat() along the second dimension (the first, of vectors); along the first of atleast_2d, and
-/// along the third of atleast_3d.
+/// cat() along the second dimension, and of vectors and numbers along the first; errors are those
+/// of cat().
+///
+///   hstack({tensor({1, 2}), tensor({3})});  // 1, 2, 3
 Tensor hstack(std::span<const Tensor> tensors);
 inline Tensor hstack(std::initializer_list<Tensor> tensors) {
   return hstack(std::span(tensors.begin(), tensors.size()));
 }
-/// Tensors joined along the first dimension; vectors become rows.
+/// cat() of atleast_2d() of the tensors along the first dimension: vectors are rows.
+///
+///   vstack({tensor({1, 2}), tensor({3, 4})});  // [[1, 2], [3, 4]]
 Tensor vstack(std::span<const Tensor> tensors);
 inline Tensor vstack(std::initializer_list<Tensor> tensors) {
   return vstack(std::span(tensors.begin(), tensors.size()));
 }
-/// Tensors joined along the third dimension, which is added if need be.
+/// cat() of atleast_3d() of the tensors along the third dimension: two of [m, n] are [m, n, 2].
 Tensor dstack(std::span<const Tensor> tensors);
 inline Tensor dstack(std::initializer_list<Tensor> tensors) {
   return dstack(std::span(tensors.begin(), tensors.size()));
 }
-/// A matrix with the tensors, of 2 dimensions at most, along its diagonal.
+/// A matrix with the tensors along its diagonal and 0 elsewhere: [sum of rows, sum of columns], of
+/// the promoted dtype. A vector is one row. ShapeError for more than 2 dimensions.
 Tensor block_diag(std::span<const Tensor> tensors);
 inline Tensor block_diag(std::initializer_list<Tensor> tensors) {
   return block_diag(std::span(tensors.begin(), tensors.size()));
 }
 
 // ---- Grids and pairs
-/// The coordinates of a grid, expanded views of the vectors (or numbers): `indexing` "ij" has the
-/// first along rows, "xy" along columns (ValueError for others).
+/// The coordinates of a grid: vectors [n1], [n2], ... give as many views [n1, n2, ...], of which
+/// number i has vector i along dimension i. `indexing` "xy" swaps the first two dimensions
+/// (ValueError for others than "ij" and "xy"). ShapeError for more than 1 dimension, DTypeError and
+/// DeviceError for mixed ones.
+///
+///   meshgrid({tensor({1, 2}), tensor({4, 5, 6})});  // [[1, 1, 1], [2, 2, 2]],
+///                                                   // [[4, 5, 6], [4, 5, 6]]
 std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, std::string_view indexing = "ij");
 inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> tensors,
                                     std::string_view indexing = "ij") {
   return meshgrid(std::span(tensors.begin(), tensors.size()), indexing);
 }
-/// All rows with one element of each vector; the vector itself, if there is one.
+/// All combinations of one element from each of k vectors as rows, [product of sizes, k], the last
+/// vector's changing fastest; a single vector is returned as it is. ShapeError unless all are
+/// vectors, DTypeError for mixed dtypes.
+///
+///   cartesian_prod({tensor({1, 2}), tensor({4, 5})});  // [[1, 4], [1, 5], [2, 4], [2, 5]]
 Tensor cartesian_prod(std::span<const Tensor> tensors);
 inline Tensor cartesian_prod(std::initializer_list<Tensor> tensors) {
   return cartesian_prod(std::span(tensors.begin(), tensors.size()));
 }
-/// All subsets of r elements, in order of position, as rows.
+/// All combinations of r elements of a vector, in the order of their positions, as rows: [count,
+/// r]. ShapeError unless x is a vector, ValueError for a negative r.
+///
+///   combinations(tensor({1, 2, 3}));  // [[1, 2], [1, 3], [2, 3]]
 Tensor combinations(const Tensor& x, int r = 2, bool with_replacement = false);
-/// int64 [2, n]: rows and columns of what tril() and triu() keep of [rows, columns].
+/// Row indices and column indices, int64 [2, n], of the elements that tril() keeps of a matrix
+/// [rows, columns], in row-major order. ValueError for negative sizes.
+///
+///   tril_indices(2, 2);  // [[0, 1, 1], [0, 0, 1]]
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
                     const TensorOptions& options = {.dtype = kInt64});
-/// The indices of the upper triangle, [2, n].
+/// The same for the elements that triu() keeps.
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0,
                     const TensorOptions& options = {.dtype = kInt64});
 
 // ---- Diagonals
-/// A matrix with the vector as diagonal, or the diagonal of a matrix (ShapeError for others).
+/// A square matrix with the vector on the given diagonal and 0 elsewhere; or, of a matrix, a copy
+/// of that diagonal. ShapeError for other tensors.
+///
+///   diag(tensor({1, 2}));            // [[1, 0], [0, 2]]
+///   diag(tensor({{1, 2}, {3, 4}}));  // 1, 4
 Tensor diag(const Tensor& x, std::int64_t diagonal = 0);
-/// The last dimension as diagonal of the new dimensions dim1 and dim2; 0 elsewhere.
+/// Matrices with the last dimension on the given diagonal and 0 elsewhere: [..., n] gives [..., m,
+/// m], where m is n + |offset|. Rows and columns are dimensions dim1 and dim2 of the result.
+/// ShapeError for no dimension, ValueError if dim1 is dim2, IndexError for dimensions out of range.
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0, int dim1 = -2, int dim2 = -1);
 
 // ---- Repeats
-/// Each element (slice along `dim`) `repeats` times in a row; without `dim`, of one dimension.
+/// A copy with each index of a dimension `repeats` times in a row; without `dim` of the elements in
+/// row-major order, [numel * repeats]. ValueError for negative repeats.
+///
+///   repeat_interleave(tensor({1, 2}), 2);  // 1, 1, 2, 2
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::optional<int> dim = {});
-/// Each as often as `repeats` (int64 or int32, [n] or of one element) says. Waits for the device.
+/// A copy with index i of a dimension `repeats[i]` times. `repeats` is int64 or int32 (DTypeError),
+/// [n] or of one element (ShapeError), on the device of x. Waits for the device.
+///
+///   repeat_interleave(tensor({1, 2}), tensor({3, 1}));  // 1, 1, 1, 2
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int> dim = {});
 
 // ---- Images [..., C, H, W]
-/// [..., C r^2, H, W] as [..., C, H r, W r], and back. ShapeError unless the sizes are multiples.
+/// Channels become blocks of r x r pixels: [..., C r^2, H, W] gives [..., C, H r, W r]. ShapeError
+/// unless r^2 divides the channels, ValueError for a factor below 1.
 Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor);
-/// Blocks of pixels become channels: [N, C, H r, W r] to [N, C r r, H, W].
+/// Blocks of r x r pixels become channels: [..., C, H r, W r] gives [..., C r^2, H, W]. ShapeError
+/// unless r divides height and width, ValueError for a factor below 1.
 Tensor pixel_unshuffle(const Tensor& x, std::int64_t downscale_factor);
-/// The channels of [N, C, ...], of `groups`, with the first of each group first.
+/// The channels of [N, C, ...], of which each C / groups are a group, reordered: the first of each
+/// group, then the second of each, and so on. 6 channels in 2 groups become 0, 3, 1, 4, 2, 5.
+/// ShapeError unless `groups` divides C.
 Tensor channel_shuffle(const Tensor& x, std::int64_t groups);
 
+/// The windows of unfold() and fold().
 struct FoldOptions {
   Pair dilation = 1;
   Pair padding = 0;
   Pair stride = 1;
 };
-/// The windows of [N, C, H, W] or [C, H, W], as columns: [N, C kh kw, L] (torch.nn.functional).
+/// The windows of an image as columns (im2col): [N, C, H, W] gives [N, C kh kw, L], and [C, H, W]
+/// gives [C kh kw, L]. The windows are those of conv2d(), in row-major order; their number L is
+/// (H + 2 padding - dilation (kh - 1) - 1) / stride + 1 times the same of W. ValueError for a size,
+/// dilation or stride below 1 or a negative padding; ShapeError if a window is larger than the
+/// padded image. Tensor::unfold() gives the windows of one dimension, as a view.
 Tensor unfold(const Tensor& x, Pair kernel_size, const FoldOptions& options = {});
-/// The sum of windows at their places, back to [N, C, height, width].
+/// Adds windows up at their places (col2im): [N, C kh kw, L] gives [N, C, height, width], and
+/// [C kh kw, L] gives [C, height, width], for an `output_size` {height, width}. Errors are those of
+/// unfold(), and ShapeError for other sizes of x.
 Tensor fold(const Tensor& x, Pair output_size, Pair kernel_size, const FoldOptions& options = {});
 
 }  // namespace ferrite

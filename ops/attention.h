@@ -9,8 +9,8 @@ namespace ferrite {
 
 /// The options of scaled_dot_product_attention().
 struct ScaledDotProductAttentionOptions {
-  /// Broadcasts to [..., L, S]. bool: true where a query attends to a key; in the query's dtype:
-  /// added to the products.
+  /// Broadcasts to [..., L, S] (ShapeError). If bool, true means that a query attends to a key; if
+  /// in the query's dtype, it is added to the scaled products; DTypeError for others.
   Tensor attn_mask = {};
   double dropout_p = 0;  ///< probability of dropping a weight; always applied, in training or not
   /// Query i attends only to keys 0 to i. Not together with an attn_mask (ValueError).
@@ -22,11 +22,16 @@ struct ScaledDotProductAttentionOptions {
 };
 
 /// softmax(scale * query key^T + mask) value (Vaswani et al. 2017), as
-/// torch.nn.functional.scaled_dot_product_attention: query [..., L, E], key [..., S, E], value
-/// [..., S, V] give [..., L, V]; leading dimensions broadcast. One floating dtype (DTypeError), one
-/// device. A query that attends to no key gives 0. Neither forward nor backward holds the L * S
-/// weights (kernels/attention.h), except where attn_mask requires a gradient, and for gradients of
+/// torch.nn.functional.scaled_dot_product_attention: query [..., L, E], key [..., S, E] and value
+/// [..., S, V] give [..., L, V]; leading dimensions broadcast (ShapeError). All have one floating
+/// dtype (DTypeError), which the result has, and one device (DeviceError). ValueError for a
+/// dropout_p outside [0, 1].
+///
+/// A query that attends to no key gives 0. Neither forward nor backward holds the L * S weights
+/// (kernels/attention.h), except where attn_mask requires a gradient, and for gradients of
 /// gradients.
+///
+///   Tensor y = scaled_dot_product_attention(q, k, v, {.is_causal = true});  // [N, heads, L, E]
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const ScaledDotProductAttentionOptions& options = {});
 

@@ -37,11 +37,11 @@ Tensor gt(const Tensor& a, Scalar b);
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, Scalar b);
 // Any dtype; nonzero is true.
-/// Whether both elements are not zero: bool. Shapes broadcast.
+/// Whether both elements are not zero: bool, of any dtype. Shapes broadcast.
 Tensor logical_and(const Tensor& a, const Tensor& b);
-/// Whether at least one of both elements is not zero: bool. Shapes broadcast.
+/// Whether at least one of two elements is not zero: bool. Shapes broadcast.
 Tensor logical_or(const Tensor& a, const Tensor& b);
-/// Whether exactly one of both elements is not zero: bool. Shapes broadcast.
+/// Whether exactly one of two elements is not zero: bool. Shapes broadcast.
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 
 /// Bitwise and of integers, or of bool; shapes broadcast and dtypes are promoted. DTypeError for
@@ -109,8 +109,8 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol
 /// DTypeError if the dtypes differ, ValueError for a negative tolerance. Waits for the device.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
               bool equal_nan = false);
-/// Whether shapes and all values are equal (NaN is unequal to itself). Waits for the device.
-/// DTypeError if the dtypes differ.
+/// Whether shapes and all values are equal (NaN is unequal to itself): false, not an error, for
+/// other shapes. DTypeError if the dtypes differ. Waits for the device.
 bool equal(const Tensor& a, const Tensor& b);
 
 // ---- Choices
@@ -151,23 +151,36 @@ Tensor clamp_max(const Tensor& x, Scalar max);
 /// ValueError for integers to a negative integer number; DTypeError if both are bool, except for a
 /// bool number as exponent.
 Tensor pow(const Tensor& x, Scalar exponent);
+/// The same with an exponent for each element. Shapes broadcast (ShapeError). An integer to a
+/// negative integer is rounded toward 0: 0 unless the base is 1 or -1. DTypeError if both are bool.
 Tensor pow(const Tensor& x, const Tensor& exponent);
+/// A number to the power of each element.
 Tensor pow(Scalar base, const Tensor& exponent);
 const Tensor& pow_(const Tensor& self, Scalar exponent);
 const Tensor& pow_(const Tensor& self, const Tensor& exponent);
 // Integers divided by 0 give 0; bool is a DTypeError.
-/// floor(a / b), off the tape.
+/// floor(a / b) in the promoted dtype, off the tape. Shapes broadcast (ShapeError). Integers
+/// divided by 0 give 0; DTypeError if both are bool.
+///
+///   floor_divide(tensor({7, -7}), 2);  // 3, -4
 Tensor floor_divide(const Tensor& a, const Tensor& b);
 Tensor floor_divide(const Tensor& a, Scalar b);
-/// a - b * floor(a / b), with the sign of b. `a` gets a gradient, and `b` if it is a tensor.
+/// a - b * floor(a / b), with the sign of b, as Python's %. Shapes and dtypes as of floor_divide();
+/// an integer's remainder by 0 is 0. `a` gets a gradient, and `b` if it is a tensor.
+///
+///   remainder(tensor({7, -7}), 3);  // 1, 2
 Tensor remainder(const Tensor& a, const Tensor& b);
 Tensor remainder(const Tensor& a, Scalar b);
 inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
 inline Tensor operator%(const Tensor& a, Scalar b) { return remainder(a, b); }
-/// a - b * trunc(a / b), with the sign of a.
+/// a - b * trunc(a / b), with the sign of a, as std::fmod. Shapes and dtypes as of floor_divide();
+/// an integer's remainder by 0 is 0.
+///
+///   fmod(tensor({7, -7}), 3);  // 1, -1
 Tensor fmod(const Tensor& a, const Tensor& b);
 Tensor fmod(const Tensor& a, Scalar b);
-/// The angle of (b, a) in (-pi, pi].
+/// The angle of the point (b, a), whose tangent is a / b, in [-pi, pi]. Shapes broadcast
+/// (ShapeError); integers and bool become the default dtype. The gradient at the origin is 0.
 Tensor atan2(const Tensor& a, const Tensor& b);
 
 }  // namespace ferrite

@@ -1,7 +1,12 @@
 // Convolutions. The result is channels-last where the input's or the weight's
 // suggest_memory_format() is, or the weight lies as [H, W, C, O] in memory, else contiguous;
-// nothing is copied to get there. float32, float64, float16 and bfloat16; operands share dtype and
-// device (DTypeError, DeviceError), ShapeError where sizes do not fit.
+// nothing is copied to get there.
+//
+// Operands are float32, float64, float16 or bfloat16, and share dtype and device (DTypeError,
+// DeviceError), which the result has. ShapeError where numbers of dimensions, channels or sizes do
+// not fit: the kernel is larger than the padded input, `groups` does not divide the channels, or
+// the bias is not [O]. ValueError for an undefined input or weight, a stride, dilation or groups
+// below 1 and a negative padding.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +83,8 @@ inline Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bi
 Tensor conv2d_relu(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                    const Conv2dFuncOptions& options = {});
 
-/// max_pool2d(conv2d_relu(...), pool), for an input [N, C, H, W]: keeps the pooled result alone,
-/// and its gradient goes through the pooling and the ReLU in one pass.
+/// max_pool2d(conv2d_relu(...), pool), for an input [N, C, H, W] (ShapeError): only the pooled
+/// result is kept for the gradient, which goes through the pooling and the ReLU in one pass.
 Tensor conv2d_relu_max_pool(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const Conv2dFuncOptions& options, const MaxPool2dOptions& pool);
 
@@ -88,9 +93,9 @@ struct ConvStatistics {
   Tensor output;                 ///< the result
   ChannelStatistics statistics;  ///< mean and variance of each channel of the result
 };
-/// conv2d(), for an input [N, C, H, W], and the statistics of its output, for a batch_norm in
-/// training behind it: where cuDNN can it adds them up as it writes the output
-/// (cudnn::set_fused_statistics), which the batch norm then need not read for them.
+/// conv2d(), for an input [N, C, H, W] (ShapeError), and the statistics of its output, for a
+/// batch_norm in training behind it. Where cuDNN supports it, it adds them up as it writes the
+/// output (cudnn::set_fused_statistics), which the batch norm then need not read for them.
 ConvStatistics conv2d_statistics(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
                                  const Conv2dFuncOptions& options = {});
 

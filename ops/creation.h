@@ -16,7 +16,8 @@
 
 namespace ferrite {
 
-/// Zeros, of this shape; float32 on the default device unless the options say otherwise.
+/// Zeros, of this shape; float32 on the default device unless the options say otherwise. ShapeError
+/// for negative sizes.
 ///
 ///   Tensor a = zeros({2, 3});
 ///   Tensor b = zeros({2, 3}, {.dtype = kInt64, .device = "cuda"});
@@ -25,11 +26,11 @@ Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 /// Elements of one value, of this shape: `full({2, 3}, 0.5)`.
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
-/// Shape, dtype, device and memory format of `like`.
+/// Zeros, with the shape, dtype, device and memory format of another tensor.
 Tensor zeros_like(const Tensor& like);
-/// A tensor of ones, with the shape, dtype and device of another tensor.
+/// Ones, with the shape, dtype, device and memory format of another tensor.
 Tensor ones_like(const Tensor& like);
-/// A tensor of one value, with the shape, dtype and device of another tensor.
+/// Elements of one value, with the shape, dtype, device and memory format of another tensor.
 Tensor full_like(const Tensor& like, Scalar value);
 /// With the shape of `like`, and what the options do not give.
 template <Option T>
@@ -56,23 +57,30 @@ Tensor arange(Scalar end, const TensorOptions& options);
 Tensor arange(Scalar start, Scalar end, Scalar step = 1);
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options);
 Tensor arange(Scalar start, Scalar end, const TensorOptions& options);
-/// `steps` numbers from `start` to `end`, both included.
+/// `steps` numbers from `start` to `end`, both included, at equal distances. ValueError for
+/// negative steps.
+///
+///   linspace(0, 1, 5);  // 0, 0.25, 0.5, 0.75, 1
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
-/// [n, m] with ones on the diagonal; m defaults to n.
+/// [n, m], by default [n, n], with ones on the diagonal and 0 elsewhere. ValueError for negative
+/// sizes.
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options = {});
 
-/// Random values, uniform in [0, 1): `rand({2, 3})`.
+/// Random values, uniform in [0, 1): `rand({2, 3})`. DTypeError unless the dtype is floating or
+/// complex, whose two parts are drawn.
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Random values from the normal distribution with mean 0 and standard deviation 1. Without a
-/// `generator` they are from the device's, which manual_seed() seeds.
+/// `generator` they are from the device's, which manual_seed() seeds. DTypeError unless the dtype
+/// is floating or complex, whose parts have a variance of 1/2 each.
 ///
 ///   manual_seed(0);
 ///   Tensor x = randn({64, 3, 32, 32}, {.device = "cuda"});
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-/// Random values, uniform in [0, 1), with the shape, dtype and device of another tensor.
+/// Random values, uniform in [0, 1), with the shape, dtype and device of another tensor; otherwise
+/// as rand().
 Tensor rand_like(const Tensor& like, Generator* generator = nullptr);
-/// Normal random values of the shape, dtype and device of another tensor.
+/// Normal random values with the shape, dtype and device of another tensor; otherwise as randn().
 Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
 /// Uniform integers in [low, high), int64 by default; ValueError if the range is empty or its
 /// numbers do not fit the dtype.
@@ -80,18 +88,26 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
 Tensor randint(std::int64_t high, const Shape& shape,
                const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
-/// 0..n-1 in random order, int64 by default.
+/// The numbers 0 to n - 1 in random order, [n], int64 by default. ValueError for a negative n, or
+/// if the dtype does not hold them.
 Tensor randperm(std::int64_t n, const TensorOptions& options = {.dtype = kInt64},
                 Generator* generator = nullptr);
-/// Random values with this mean and standard deviation, from the generator of the device.
+/// Normal random values with this mean and standard deviation. DTypeError unless the dtype is
+/// floating, ValueError for an std below 0.
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
               Generator* generator = nullptr);
-/// 1 with probability p[i], else 0, in the dtype of `p` (floating, in [0, 1]).
+/// 1 with probability p[i], else 0, with the shape and dtype of `p`, floating (DTypeError), whose
+/// values, in [0, 1], are not checked. Off the tape.
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
 // In place, any strides; the members of Tensor draw from the default generator.
+/// Draws every element in place, uniform in [low, high). DTypeError unless floating, ValueError
+/// unless low <= high; AutogradError as of all functions in place (core/tensor_methods.h).
 const Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator = nullptr);
+/// Draws every element in place, normal with this mean and standard deviation. DTypeError unless
+/// floating, ValueError for an std below 0.
 const Tensor& normal_(const Tensor& self, double mean, double std, Generator* generator = nullptr);
+/// Makes every element 1 with probability p, else 0, in place. ValueError unless p is in [0, 1].
 const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator = nullptr);
 
 // ---- tensor(...): a tensor of the given values.

@@ -20,9 +20,10 @@ struct CtcLossOptions {
 
 /// `log_probs` [T, N, C] or [T, C], from log_softmax; `targets` int64 [N, S], or all targets in a
 /// row [sum of the lengths] (which waits for the device, for the longest), or [S] without a batch;
-/// `input_lengths` and `target_lengths` int64 [N], or [] without a batch. ShapeError for others;
-/// ValueError for a blank outside [0, C); a label out of range is an IndexError, and a length out
-/// of range a ValueError, thrown like the IndexError of cross_entropy.
+/// `input_lengths` and `target_lengths` int64 [N], or [] without a batch. The result is [], and
+/// with Reduction::none [N], or [] without a batch. ShapeError for others, DTypeError unless
+/// `log_probs` are floating; ValueError for a blank outside [0, C); a label out of range is an
+/// IndexError, and a length out of range a ValueError, thrown like the IndexError of cross_entropy.
 ///
 /// The gradient is PyTorch's: it is exact after the backward of the log_softmax that made
 /// `log_probs`. It cannot be differentiated again. 16-bit types are computed in float32.

@@ -18,10 +18,10 @@ struct EmbeddingBagOptions {
   std::optional<std::int64_t> padding_idx = {};  ///< a row that does not count; may be negative
 };
 
-/// The rows of `weight` [num_embeddings, width] at `indices`, int64, reduced bag by bag: [bags,
-/// width]. Bags are the rows of `indices` [bags, n], or `indices` [n] from each of the `offsets`
-/// [bags] on to the next. Empty bags are 0. With offsets, `max` waits for the device. ShapeError
-/// for others; IndexError of rows as of embedding().
+/// The rows of `weight` [num_embeddings, width], floating, at `indices`, int64 or int32
+/// (DTypeError), reduced bag by bag: [bags, width]. Bags are the rows of `indices` [bags, n], or
+/// `indices` [n] from each of the `offsets` [bags] on to the next. Empty bags are 0. With offsets,
+/// `max` waits for the device. ShapeError for others; IndexError of rows as of embedding().
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
                      const EmbeddingBagOptions& options = {});
 

@@ -143,7 +143,8 @@ def header(text, path):
                     if not re.search(r"= (default|delete);|operator=", line):
                         line = " " * indent + "/// As above, for these arguments.\n" + line
                 elif said := spelled_out(body, i, path, [t[3:] for t in lines[:top]]):
-                    line = " " * indent + f"/// {escaped(said)}\n" + line
+                    said = escaped(said).split("\n")
+                    line = "".join(" " * indent + f"/// {text}".rstrip() + "\n" for text in said) + line
             elif name:
                 described.setdefault(indent, set()).add(name)
         out.append(line)
@@ -232,6 +233,9 @@ def descriptions():
 
 DESCRIPTIONS = descriptions()
 USED = set()  # those that a name has taken
+# What holds of every function in place; the top of core/tensor_methods.h says more.
+IN_PLACE = ("\n\nShape and dtype stay: ShapeError or DTypeError if the result does not fit. AutogradError while operations "
+            "are recorded, if the tensor is a leaf that requires a gradient or a view of one.")
 TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept) (\w+)(?: final)? ?[:={]")
 VARIABLE = re.compile(r"[\w:<>,\[\]*& ]+?[ &*](\w+)(?:\[\w+\])?(?: = [^;]*|\{[^;]*\})?;")
 
@@ -266,10 +270,13 @@ def spelled_out(body, i, path, top):
         return f"The options of {of[1]}." if of else ""
     if m := re.match(r"(?:explicit |constexpr )*(\w+)\(const (\1\w*Options)&", text):
         return f"With these {m[2]}."
+    in_place = re.match(r"(\w+)_$", name or "") if function else None
+    if path == "core/tensor_methods.h" and in_place:
+        return f"In place: writes the result of ferrite::{in_place[1]}() into this tensor and returns it.{IN_PLACE}"
     if path == "core/tensor_methods.h" and function:
-        return f"As the function ferrite::{name}(), with this tensor in front."
-    if folder == "ops" and function and (m := re.match(r"(\w+)_$", name)):
-        return f"In place: writes the result of {m[1]}() into its first argument and returns it."
+        return f"As the function ferrite::{name}(), with this tensor as its first argument."
+    if folder == "ops" and in_place:
+        return f"In place: writes the result of {in_place[1]}() into its first argument and returns it.{IN_PLACE}"
     return ""
 
 
