@@ -41,7 +41,7 @@ constexpr Layer kLayers[] = {
 
 bool processor_time = false;
 double budget_seconds = 0.25;
-DType dtype = kFloat32;
+DType operand_dtype = kFloat32;
 
 double now() {
   timespec t;
@@ -70,11 +70,12 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
   set_num_threads(threads);
   const std::int64_t size = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
   const auto filled = [](const Shape& shape, MemoryFormat f) {
-    return randn(shape, {.memory_format = f}).to(dtype);
+    return randn(shape, {.memory_format = f}).to(operand_dtype);
   };
   // With one input channel both formats are the same.
   const Tensor x = filled({l.batch, l.in, l.size, l.size}, format);
-  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out}).to(dtype);
+  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format),
+               b = randn({l.out}).to(operand_dtype);
   const Tensor y = filled({l.batch, l.out, size, size}, format);
   const Tensor gx = empty_like(x), gw = empty_like(w), gb = empty_like(b);
   const kernels::ConvParams p{.stride = {l.stride, l.stride}, .padding = {l.padding, l.padding}};
@@ -120,7 +121,7 @@ int main(int argc, char** argv) {
                               : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
                               : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
                                                             : kernels::ConvAlgorithm::automatic);
-  dtype = type == "float16" ? kFloat16 : type == "bfloat16" ? kBFloat16 : kFloat32;
+  operand_dtype = type == "float16" ? kFloat16 : type == "bfloat16" ? kBFloat16 : kFloat32;
   fmt::print(
       "layer          batch, channels, side    format threads  forward ms, GFLOP/s  data  "
       "weights\n");
