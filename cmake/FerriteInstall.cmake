@@ -99,7 +99,8 @@ if(TARGET ferrite_emulator_race)
 endif()
 
 configure_package_config_file(cmake/ferrite-config.cmake.in
-  ${PROJECT_BINARY_DIR}/ferrite-config.cmake INSTALL_DESTINATION ${ferrite_package})
+  ${PROJECT_BINARY_DIR}/ferrite-config.cmake INSTALL_DESTINATION ${ferrite_package}
+  PATH_VARS CMAKE_INSTALL_LIBDIR)
 # Before 1.0 a minor version may change anything.
 set(compatibility SameMajorVersion)
 if(PROJECT_VERSION_MAJOR EQUAL 0)

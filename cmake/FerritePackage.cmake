@@ -24,8 +24,14 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_PACKAGE_CONTACT "Ferrite maintainers <root@localhost>" CACHE STRING
-    "Maintainer of the Debian packages, as \"name <address>\"")
+# Debian's policy (5.6.2) requires the name and a working address of who answers for the package. For packages that
+# nobody publishes it is whoever built them: as DEBFULLNAME and DEBEMAIL say, which Debian's tools read, or else the
+# administrator of that machine.
+set(contact "Local build <root@localhost>")
+if(NOT "$ENV{DEBFULLNAME}" STREQUAL "" AND NOT "$ENV{DEBEMAIL}" STREQUAL "")
+  set(contact "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
+set(CPACK_PACKAGE_CONTACT "${contact}" CACHE STRING "Maintainer of the Debian packages, as \"name <address>\"")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

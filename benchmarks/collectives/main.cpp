@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/core/version.h"
@@ -292,9 +293,10 @@ void compare(const Options& options, const std::string& command) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   Options options;
   CLI::App app{"Compares Gloo's own all-reduce with Ferrite's ring over TCP and shared memory"};
+  app.option_defaults()->group("Processes and tensors");
   app.add_option("--ranks", options.ranks, "numbers of processes, one table each")
       ->delimiter(',')
       ->capture_default_str();
@@ -305,7 +307,8 @@ int main(int argc, char** argv) try {
   app.add_option("--step", options.step, "factor from one size to the next")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
-  app.add_option("--dtype", options.dtype)->capture_default_str();
+  app.add_option("--dtype", options.dtype, "of the tensors")->capture_default_str();
+  app.option_defaults()->group("Measurement");
   app.add_option("--rounds", options.rounds, "rounds in which the three take turns")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -315,17 +318,15 @@ int main(int argc, char** argv) try {
   app.add_option("--rank", options.rank)->group("");
   app.add_option("--size", options.size)->group("");
   app.add_option("--store", options.store)->group("");
-  CLI11_PARSE(app, argc, argv);
-  FERRITE_CHECK(parallel::has_gloo(), Error, "bench_collectives",
-                "this Ferrite was built without Gloo");
-  if (options.rank >= 0) {
-    run_rank(options);
-  } else {
-    std::string command;
-    for (int i = 0; i < argc; ++i) command += std::string(i ? " " : "") + argv[i];
-    compare(options, command);
-  }
-} catch (const std::exception& e) {
-  std::cerr << e.what() << '\n';
-  return 1;
+  return bench::run(app, argc, argv, [&] {
+    FERRITE_CHECK(parallel::has_gloo(), Error, "bench_collectives",
+                  "this Ferrite was built without Gloo");
+    if (options.rank >= 0) {
+      run_rank(options);
+    } else {
+      std::string command;
+      for (int i = 0; i < argc; ++i) command += std::string(i ? " " : "") + argv[i];
+      compare(options, command);
+    }
+  });
 }

@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
       "Measures a DataLoader: images per second, shuffled, float32 and normalized. Every line on "
       "stdin is answered by a line of JSON.");
   Options options;
+  app.option_defaults()->group("Data");
   app.add_option("--source", options.source,
                  "memory: uint8 images; tensors: the same converted before; folder: files, "
                  "RandomResizedCrop(224) and RandomHorizontalFlip")
@@ -128,6 +129,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--images", options.images, "the folder of images, by class");
   app.add_option("--samples", options.samples, "images in memory")->capture_default_str();
+  app.option_defaults()->group("Measurement");
   app.add_option("--batch", options.batch, "batch size")->capture_default_str();
   app.add_option("--workers", options.workers, "threads that prepare batches")
       ->capture_default_str();

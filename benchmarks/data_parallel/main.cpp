@@ -13,6 +13,7 @@
 
 #include "ferrite/benchmarks/data_parallel/measure.h"
 #include "ferrite/benchmarks/data_parallel/processes.h"
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/ferrite.h"
 
 namespace {
@@ -215,6 +216,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "The gain of data parallelism: DataParallel over two devices, replicate(), and "
       "DistributedDataParallel over two processes, each against one");
+  app.option_defaults()->group("What is compared");
   app.add_option("--model", o.model, "resnet18 (small images) or lenet")->capture_default_str();
   app.add_option("--only", o.only, "some of dp, replicate, ddp")
       ->delimiter(',')
@@ -222,21 +224,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--devices", o.devices, "of DataParallel")->delimiter(',')->capture_default_str();
   app.add_option("--batch", o.batch, "images per step, over all devices")->capture_default_str();
+  app.add_flag("--loss-in-replicas", o.loss_in_replicas, "DataParallelCriterion");
+  app.option_defaults()->group("Measurement");
   app.add_option("--rounds", o.rounds, "rounds, of which medians are taken")->capture_default_str();
   app.add_option("--seconds", o.seconds, "a measurement")->capture_default_str();
-  app.add_flag("--loss-in-replicas", o.loss_in_replicas, "DataParallelCriterion");
   app.add_flag("--reports", o.reports, "print where DataParallel spends its time, on stderr");
   app.add_option("--json", o.json, "file for the figures");
   app.add_option("--process-folder", o.process_folder)->group("");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return ::bench::run(app, argc, argv, [&] {
     if (o.process_folder.empty())
       run_all(o, {argv, argv + argc});
     else
       run_process(o);
-  } catch (const std::exception& e) {
-    std::cerr << e.what() << '\n';
-    return 1;
-  }
-  return 0;
+  });
 }

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/ferrite.h"
 
 namespace {
@@ -214,14 +215,17 @@ int main(int argc, char** argv) {
       "Throughput of ranks with and without all-reduces of gradients, in images per second and "
       "rank, "
       "and the share of communication that backward hides"};
+  app.option_defaults()->group("Training")->always_capture_default();
   app.add_option("--models", o.models, "lenet, resnet18")->delimiter(',');
   app.add_option("--backend", o.backend, "backend of the process group");
   app.add_option("--all-reduce", o.all_reduce, "the backend's (group) or Ferrite's (ring)");
   app.add_option("--ranks", o.ranks, "processes");
   app.add_option("--threads", o.threads, "threads per process");
   app.add_option("--batch", o.batch, "images of 28 x 28 per rank");
+  app.option_defaults()->group("Measurement");
   app.add_option("--rounds", o.rounds, "measurements per variant");
   app.add_option("--seconds", o.seconds, "approximate duration of each");
+  app.option_defaults()->group("DistributedDataParallel");
   app.add_option("--bucket-mb", o.bucket_mb, "DDPOptions::bucket_cap_mb");
   app.add_option("--first-mb", o.first_mb, "DDPOptions::first_bucket_mb");
   app.add_option("--delays", o.delays_us, "artificial latencies of links, in microseconds")
@@ -229,15 +233,10 @@ int main(int argc, char** argv) {
   app.add_flag("--reports", reports, "prints DistributedDataParallel's reports too");
   app.add_option("--rank-of", rank_of)->group("");
   app.add_option("--folder", folder)->group("");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return bench::run(app, argc, argv, [&] {
     if (rank_of.empty())
       run_all(o, std::vector<std::string>(argv, argv + argc), reports);
     else
       run_rank(o, rank_of, folder);
-  } catch (const std::exception& e) {
-    std::cerr << e.what() << "\n";
-    return 1;
-  }
-  return 0;
+  });
 }

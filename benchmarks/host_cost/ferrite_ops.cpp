@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
+
 namespace {
 
 using namespace ferrite;
@@ -120,16 +122,10 @@ int main(int argc, char** argv) {
       "adam_step) and is answered by a line of JSON.");
   int repeats = 20000;
   std::string device = "cpu";
+  app.option_defaults()->group("Measurement");
   app.add_option("--device", device, "cpu, cuda or cuda:1 ...")->capture_default_str();
   app.add_option("--repeats", repeats, "runs of the case per measurement")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
-    serve(repeats, Device(device));
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-  return 0;
+  return bench::run(app, argc, argv, [&] { serve(repeats, Device(device)); });
 }

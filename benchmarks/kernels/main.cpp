@@ -12,6 +12,7 @@
 #include <regex>
 
 #include "ferrite/benchmarks/kernels/measure.h"
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/version.h"
@@ -184,13 +185,17 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Measures kernels against what the device can do");
   Options options;
-  app.add_option("--device", options.device)->capture_default_str();
+  app.option_defaults()->group("Device");
+  app.add_option("--device", options.device, "cpu, cuda or cuda:1 ...")->capture_default_str();
   app.add_option("--threads", options.threads, "CPU threads; 0: one per core")
       ->capture_default_str();
+  app.option_defaults()->group("Kernels");
   app.add_option("--sizes", options.sizes, "MiB of the main input of kernels that take any shape")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--dtypes", options.dtypes)->delimiter(',')->capture_default_str();
+  app.add_option("--dtypes", options.dtypes, "of the operands")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--only", options.only,
                  "a regular expression that \"family name [shape] dtype\" must contain");
   app.add_option("--batch", options.batch,
@@ -198,6 +203,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--product", options.product, "rows and columns of the reference product")
       ->capture_default_str();
+  app.option_defaults()->group("Measurement");
   app.add_option("--budget", options.measure.budget,
                  "seconds for each measurement; 0: one call, to see that it runs")
       ->capture_default_str();
@@ -207,12 +213,8 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "also write the measurements to this file");
   app.add_flag("--serve", options.serve,
                "list the cases on stdout, then measure the one on every line of stdin");
-  CLI11_PARSE(app, argc, argv);
-  options.measure.cold_bytes = options.cold * (1 << 20);
-  try {
+  return ::bench::run(app, argc, argv, [&] {
+    options.measure.cold_bytes = options.cold * (1 << 20);
     return run(options);
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
+  });
 }

@@ -1,6 +1,7 @@
 // Optimizer steps and related operations, over many parameters at once.
 #include "ferrite/benchmarks/kernels/cases.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/multi_tensor.h"
 #include "ferrite/kernels/optim.h"
 
 namespace ferrite::bench {

@@ -112,14 +112,18 @@ int main(int argc, char** argv) {
   std::vector<std::string> gpus;
   for (const Gpu& g : kGpus) gpus.emplace_back(g.name);
   const CLI::Range count_range(std::int64_t{1}, std::int64_t{1} << 20);
-  app.add_option("--model", options.model)
+  app.option_defaults()->group("Step");
+  app.add_option("--model", options.model, "the network")
       ->check(CLI::IsMember({"lenet5", "resnet18", "resnet50"}))
       ->capture_default_str();
   app.add_option("--batch", options.batch, "images")->check(count_range)->capture_default_str();
-  app.add_option("--image-size", options.image_size)->check(count_range)->capture_default_str();
+  app.add_option("--image-size", options.image_size, "pixels of a side")
+      ->check(count_range)
+      ->capture_default_str();
   app.add_option("--opt-level", options.opt_level, "O0 to O3")->capture_default_str();
   app.add_flag("--channels-last", options.channels_last, "NHWC");
   app.add_flag("--graph", options.graphed, "the step as one graph, whose nodes are listed");
+  app.option_defaults()->group("Ledger");
   app.add_option("--counted", counted,
                  "two batches to count instead, from which the batch's figures follow")
       ->delimiter(',');

@@ -8,11 +8,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/parallel/comm/process_group.h"
@@ -86,18 +86,14 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> sizes{1 << 10, 1 << 20, 64 << 20};
   int rounds = 15;
   CLI::App app("Times the collectives of a gloo group over the links that the environment selects");
+  app.option_defaults()->group("Measurement");
   app.add_option("--bytes", sizes, "sizes of each rank's tensor")->capture_default_str();
   app.add_option("--rounds", rounds, "measurements per operation and size")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return bench::run(app, argc, argv, [&] {
     parallel::init_process_group("gloo");
     if (parallel::get_rank() == 0)
       fmt::print("| operation | bytes | us | processor us |\n| --- | ---: | ---: | ---: |\n");
     for (const std::int64_t bytes : sizes) measure(*parallel::default_group(), bytes, rounds);
     parallel::destroy_process_group();
-    return 0;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "bench_links: {}\n", e.what());
-    return 1;
-  }
+  });
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/conv.h"
 #include "ferrite/ops/creation.h"
@@ -41,7 +42,7 @@ constexpr Layer kLayers[] = {
 
 bool processor_time = false;
 double budget_seconds = 0.25;
-DType dtype = kFloat32;
+DType operand_dtype = kFloat32;
 
 double now() {
   timespec t;
@@ -70,11 +71,12 @@ void measure(const Layer& l, MemoryFormat format, int threads) {
   set_num_threads(threads);
   const std::int64_t size = (l.size + 2 * l.padding - l.kernel) / l.stride + 1;
   const auto filled = [](const Shape& shape, MemoryFormat f) {
-    return randn(shape, {.memory_format = f}).to(dtype);
+    return randn(shape, {.memory_format = f}).to(operand_dtype);
   };
   // With one input channel both formats are the same.
   const Tensor x = filled({l.batch, l.in, l.size, l.size}, format);
-  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format), b = randn({l.out}).to(dtype);
+  const Tensor w = filled({l.out, l.in, l.kernel, l.kernel}, format),
+               b = randn({l.out}).to(operand_dtype);
   const Tensor y = filled({l.batch, l.out, size, size}, format);
   const Tensor gx = empty_like(x), gw = empty_like(w), gb = empty_like(b);
   const kernels::ConvParams p{.stride = {l.stride, l.stride}, .padding = {l.padding, l.padding}};
@@ -100,8 +102,9 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> shapes;
   std::vector<std::int64_t> taps{3, 1, 1};
   std::string algorithm = "automatic", type = "float32", only;
-  app.add_option("--threads", threads)->delimiter(',');
-  app.add_option("--algorithm", algorithm)
+  app.option_defaults()->group("Convolutions")->always_capture_default();
+  app.add_option("--threads", threads, "CPU threads")->delimiter(',');
+  app.add_option("--algorithm", algorithm, "of the convolutions")
       ->check(CLI::IsMember({"automatic", "direct", "winograd_2x2", "winograd_4x4"}));
   app.add_option("--only", only, "layers whose names contain this");
   app.add_option("--shape", shapes,
@@ -111,26 +114,29 @@ int main(int argc, char** argv) {
   app.add_option("--taps", taps, "of --shape: kernel, stride and padding")
       ->delimiter(',')
       ->expected(3);
-  app.add_option("--dtype", type)->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  app.add_option("--dtype", type, "of the operands")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  app.option_defaults()->group("Measurement");
   app.add_option("--seconds", budget_seconds, "approximate duration of a measurement");
   app.add_flag("--processor-time", processor_time,
                "measure processor time instead of wall time: for one thread on a busy machine");
-  CLI11_PARSE(app, argc, argv);
-  kernels::set_conv_algorithm(algorithm == "direct"         ? kernels::ConvAlgorithm::direct
-                              : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
-                              : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
-                                                            : kernels::ConvAlgorithm::automatic);
-  dtype = type == "float16" ? kFloat16 : type == "bfloat16" ? kBFloat16 : kFloat32;
-  fmt::print(
-      "layer          batch, channels, side    format threads  forward ms, GFLOP/s  data  "
-      "weights\n");
-  std::vector<Layer> layers;
-  for (std::size_t i = 0; i + 4 <= shapes.size(); i += 4)
-    layers.push_back({"shape", shapes[i], shapes[i + 1], shapes[i + 2], shapes[i + 3], taps[0],
-                      taps[1], taps[2]});
-  if (layers.empty()) layers.assign(std::begin(kLayers), std::end(kLayers));
-  for (const Layer& l : layers)
-    if (std::string(l.name).find(only) != std::string::npos)
-      for (const int count : threads)
-        for (const MemoryFormat format : {kContiguous, kChannelsLast}) measure(l, format, count);
+  return bench::run(app, argc, argv, [&] {
+    kernels::set_conv_algorithm(algorithm == "direct"         ? kernels::ConvAlgorithm::direct
+                                : algorithm == "winograd_2x2" ? kernels::ConvAlgorithm::winograd_2x2
+                                : algorithm == "winograd_4x4" ? kernels::ConvAlgorithm::winograd_4x4
+                                                              : kernels::ConvAlgorithm::automatic);
+    operand_dtype = type == "float16" ? kFloat16 : type == "bfloat16" ? kBFloat16 : kFloat32;
+    fmt::print(
+        "layer          batch, channels, side    format threads  forward ms, GFLOP/s  data  "
+        "weights\n");
+    std::vector<Layer> layers;
+    for (std::size_t i = 0; i + 4 <= shapes.size(); i += 4)
+      layers.push_back({"shape", shapes[i], shapes[i + 1], shapes[i + 2], shapes[i + 3], taps[0],
+                        taps[1], taps[2]});
+    if (layers.empty()) layers.assign(std::begin(kLayers), std::end(kLayers));
+    for (const Layer& l : layers)
+      if (std::string(l.name).find(only) != std::string::npos)
+        for (const int count : threads)
+          for (const MemoryFormat format : {kContiguous, kChannelsLast}) measure(l, format, count);
+  });
 }

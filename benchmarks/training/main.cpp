@@ -3,7 +3,6 @@
 #include "ferrite/benchmarks/training/machine.h"
 #include "ferrite/benchmarks/training/trainer.h"
 #include "ferrite/core/error.h"
-#include "ferrite/core/terminal.h"
 #include "ferrite/core/version.h"
 
 namespace {
@@ -21,13 +20,12 @@ void run(const bench::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(bench::kAbout, "bench_training");
-  app.set_version_flag("--version", std::string("bench_training ") + version());
-  app.failure_message(terminal::usage_error);
+  CLI::App app(bench::kAbout);
   bench::Options options;
   bench::add_options(app, options);
   app.add_flag("--checkpoint", options.checkpoint,
-               "ResNet: blocks keep only their inputs and are recomputed in backward");
+               "ResNet: blocks keep only their inputs and are recomputed in backward")
+      ->group("What is trained");
   const auto probe = [&] {
     nlohmann::json info = bench::describe(Device());
     info["lacks"] = bench::lacks();

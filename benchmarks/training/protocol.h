@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ferrite/benchmarks/program.h"
 #include "ferrite/benchmarks/training/inputs.h"
 
 namespace bench {
@@ -63,6 +64,7 @@ inline void add_options(CLI::App& app, Options& options) {
                           const char* help) {
     app.add_option(flag, value, help)->check(check)->capture_default_str();
   };
+  app.option_defaults()->group("What is trained");
   choice("--model", options.model, models, "network, and its images or texts");
   app.add_option("--device", options.device, "cpu, cuda or cuda:1 ...")->capture_default_str();
   choice("--layout", options.layout, {"contiguous", "channels_last"}, "NCHW or NHWC");
@@ -78,6 +80,11 @@ inline void add_options(CLI::App& app, Options& options) {
          "that each line on stdin names");
   app.add_flag("--cudnn-benchmark,!--no-cudnn-benchmark", options.cudnn_benchmark,
                "try out convolutions' plans");
+  app.add_option("--lr", options.lr,
+                 "of SGD; AdamW, which trains networks of texts, has a hundredth")
+      ->capture_default_str();
+  app.add_option("--momentum", options.momentum, "of SGD")->capture_default_str();
+  app.option_defaults()->group("Measurement");
   number("--batch", options.batch, count, "images or texts per step");
   number("--steps", options.steps, count_or_none,
          "steps per measurement; 0: as many as take --seconds");
@@ -87,10 +94,6 @@ inline void add_options(CLI::App& app, Options& options) {
          "steps before the first measurement; fewer if they take longer than --seconds");
   number("--batches", options.batches, count, "batches held in memory, used in turn");
   number("--threads", options.threads, CLI::PositiveNumber, "CPU threads");
-  app.add_option("--lr", options.lr,
-                 "of SGD; AdamW, which trains networks of texts, has a hundredth")
-      ->capture_default_str();
-  app.add_option("--momentum", options.momentum)->capture_default_str();
 }
 
 /// A line of /proc/self/status, in bytes; 0 if it does not exist. "VmHWM": the peak resident size.
@@ -103,8 +106,6 @@ inline std::uint64_t process_memory(const std::string& key) {
 
 /// Resets VmHWM to the current resident size.
 inline void reset_process_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
-
-inline void print(const nlohmann::json& json) { std::cout << json.dump() << std::endl; }
 
 // ---- Measuring. A trainer has
 //   void run(Mode, std::int64_t steps);  queues steps, possibly 0
@@ -172,7 +173,7 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
                {"batch", options.batch},
                {"threads", options.threads}});
   for (const Measurement& m : prepared) info["steps"][name(m.mode)] = m.steps;
-  print(info);
+  answer(info);
   for (std::string line; std::getline(std::cin, line);) {
     const auto named = std::find_if(prepared.begin(), prepared.end(),
                                     [&](const Measurement& m) { return name(m.mode) == line; });
@@ -182,34 +183,30 @@ void serve(Trainer& trainer, const Options& options, nlohmann::json info) {
     const std::clock_t cpu = std::clock();  // of all threads
     const double seconds = seconds_of(trainer, m.mode, m.steps);
     const double cpu_seconds = static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
-    print({{"mode", name(m.mode)},
-           {"images_per_second", static_cast<double>(m.steps * options.batch) / seconds},
-           {"seconds", seconds},
-           {"cpu_seconds", cpu_seconds},
-           {"steps", m.steps},
-           {"loss", trainer.loss()},
-           {"memory", trainer.peak_memory()}});
+    answer({{"mode", name(m.mode)},
+            {"images_per_second", static_cast<double>(m.steps * options.batch) / seconds},
+            {"seconds", seconds},
+            {"cpu_seconds", cpu_seconds},
+            {"steps", m.steps},
+            {"loss", trainer.loss()},
+            {"memory", trainer.peak_memory()}});
   }
 }
 
-/// The main function of a program: `probe` describes it, including missing features, `run`
+/// The main function of a program: `probe` describes it, including missing features, `measure`
 /// measures.
-template <class Probe, class Run>
-int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& probe, Run&& run) {
+template <class Probe, class Measure>
+int serve_main(int argc, char** argv, Options& options, CLI::App& app, Probe&& probe,
+               Measure&& measure) {
   bool only_probe = false;
   app.add_flag("--probe", only_probe, "only describe this program and the features that it lacks");
-  CLI11_PARSE(app, argc, argv);
-  try {
+  return run(app, argc, argv, [&] {
     if (options.mode != "train" && options.execution == "graph")
       throw std::invalid_argument("only training steps run as graphs: use --mode train");
     if (options.mode != "forward" && options.execution == "optimized")
       throw std::invalid_argument("only forward passes are optimized: use --mode forward");
-    only_probe ? print(probe()) : run();
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
-    return 1;
-  }
-  return 0;
+    only_probe ? answer(probe()) : measure();
+  });
 }
 
 inline constexpr const char* kAbout =

@@ -28,6 +28,7 @@ double first_step() {
 int main(int argc, char** argv) {
   CLI::App app("Trains LeNet-5 for one step and answers by a line of JSON.");
   int threads = 1;
+  app.option_defaults()->group("Measurement");
   app.add_option("--threads", threads, "CPU threads")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
