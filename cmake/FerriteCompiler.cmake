@@ -85,7 +85,12 @@ endfunction()
 
 if(FERRITE_SANITIZE)
   ferrite_cxx_options(-fsanitize=${FERRITE_SANITIZE} -fno-sanitize-recover=all
-                      -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+                      -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    ferrite_cxx_options(-Wno-maybe-uninitialized)
+  elseif(FERRITE_SANITIZE MATCHES "address")
+    ferrite_cxx_options(-D__SANITIZE_ADDRESS__=1)  # which GCC defines by itself
+  endif()
   add_link_options(-fsanitize=${FERRITE_SANITIZE})
   if(FERRITE_SANITIZE MATCHES "undefined")
     # The address sanitizer finds the same errors, and these checks take a seventh of the build

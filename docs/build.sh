@@ -4,10 +4,11 @@
 # It fails on broken links in the repository's Markdown and in the generated pages, on whatever Doxygen
 # warns of, and on public names and classes that have no description.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The theme is a package of Debian's; without it the pages have Doxygen's own look.
-bash scripts/install_packages.sh doxygen doxygen-awesome-css
+bash scripts/install_packages.sh doxygen doxygen-awesome-css python3
 theme=/usr/share/doxygen-awesome-css
 
 work=build/docs site=build/site

@@ -6,6 +6,7 @@
 # /usr/share/ferrite, and otherwise on digits that the program draws itself.
 # `build/default/bin/lenet --help` lists the options.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
@@ -110,5 +111,6 @@ Done in $(((SECONDS - begin) / 60))m$(((SECONDS - begin) % 60))s. Next, try thes
   build/$preset/bin/ferrite-run --standalone --nproc-per-node=2 build/$preset/bin/ddp
                                      # trains with two processes
 
-To write your own program, use your own data or train on several GPUs, see README.md.
+Next, docs/tutorials/01_first_network.md explains how to write your own program. docs/tutorials/README.md lists the
+tutorials on your own data, training on several GPUs, and more.
 END

@@ -3,6 +3,7 @@
 # Uses Ninja if it is installed, else Make; a folder that is already configured keeps its
 # generator.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 preset=${1:-default}

@@ -7,6 +7,7 @@
 # from PyPI, unless --no-tools says that the machine has them. Not gathered: Gloo, which is large and optional, and NVIDIA's
 # libraries, which a GPU host has, at least as Python packages (docs/gpu_host.md).
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 with_tools=1

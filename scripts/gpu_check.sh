@@ -22,8 +22,10 @@
 # Environment: LIMIT_<step>, a step's limit in seconds; BUILD, the build folder; DEVICE, cuda:0; JOBS,
 # processes of the build; CMAKE_OPTIONS, TESTS, CASES, KERNELS, HOST_COST and TRAINING: more options for
 # cmake and ctest, test cases per kernel under compute-sanitizer, more options for those benchmarks.
+
 # shellcheck disable=SC2086,SC2317 # options are words; functions are called by name
 set -uo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 # part, step, limit in seconds

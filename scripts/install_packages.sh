@@ -3,6 +3,7 @@
 #   scripts/install_packages.sh [extra packages...]
 # Prints what it will install first; does not call apt if nothing is missing.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 
 packages=(
   g++ cmake make ninja-build ccache mold

@@ -5,6 +5,7 @@
 # Does nothing if a python3 already has them. If they cannot be installed, this prints the reason and
 # succeeds, and the test reports that it skips.
 set -uo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 name=${1:-}

@@ -7,6 +7,7 @@
 # coverage of each file and of all together, with --missing also the lines that never ran; fails
 # under 90 %.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 least=90

@@ -7,6 +7,7 @@
 # exceed 64 MiB. The programs run on processors with AVX2 (x86-64-v3) and on Linux with a C library no older
 # than that of this machine. --build packs an existing build instead of configuring and building build/gpu.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build='' to=build/gpu_carry most_mib=64

@@ -8,6 +8,7 @@
 # tests/chaos/chaos.py --help lists the rest. Needs root, for namespaces; exits with status 77 if
 # it cannot run.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 cannot() {

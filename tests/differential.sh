@@ -7,6 +7,7 @@
 # from FERRITE_TORCH_PYTHON, a Python that has it, or from a virtual environment under build/. If
 # there is none and none can be created, the script says so and passes.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "$0")/.."
 
 preset=default

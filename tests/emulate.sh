@@ -11,6 +11,7 @@
 # levels: the tests of kernels, ops and nn of the default build, with CPU kernels for x86-64 and, on a
 #   processor with AVX-512, for x86-64-v3. It thus finds errors of machines without it.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=${FERRITE_JOBS:-$(nproc)}

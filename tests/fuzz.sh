@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Feeds the readers of files and messages with mutated input (tests/fuzz): bash tests/fuzz.sh
-# SECONDS [target...]
+# Feeds the readers of files and messages with mutated input (tests/fuzz):
+#   bash tests/fuzz.sh SECONDS [target...]
 # Builds the targets with Clang's libFuzzer, AddressSanitizer and UBSan in build/fuzz and runs all
 # or the named ones for this many seconds each, two at a time on two processors; the target network,
 # what onnx::load makes of a file, only where it is named. An input that crashes, leaks, throws
 # anything but an error of Ferrite, or takes more time or memory than its size allows is kept in
 # build/fuzz/artifacts. The output ends with the command to reproduce it, and the exit status is 1.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 seconds=${1:?expected: bash tests/fuzz.sh SECONDS [target...]}

@@ -6,8 +6,14 @@
 import argparse
 import time
 
-import torch
-import torch.nn.functional as F
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--threads", default="1,2")
+parser.add_argument("--only", default="")
+parser.add_argument("--processor-time", action="store_true")
+args = parser.parse_args()  # before torch, so that --help needs none
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 
 # Name, batch, channels in, size, channels out, kernel, stride, padding.
 LAYERS = [
@@ -71,11 +77,6 @@ def measure(layer, format_name, memory_format, threads, clock):
           *[f" {s * 1e3:>8.3f} ms {work / s if s else 0:>6.1f}" for s in seconds], flush=True)
 
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--threads", default="1,2")
-parser.add_argument("--only", default="")
-parser.add_argument("--processor-time", action="store_true")
-args = parser.parse_args()
 print(f"PyTorch {torch.__version__}")
 print("layer          format threads  forward ms, GFLOP/s  data  weights")
 for layer in LAYERS:

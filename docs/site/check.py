@@ -5,6 +5,7 @@
     docs/site/check.py site FOLDER      the links and anchors of the generated pages; classes without a description
     docs/site/check.py names LOG        Doxygen's warnings: names without a description, and all others
 """
+import argparse
 import html
 import pathlib
 import re
@@ -133,13 +134,18 @@ def check_names(log):
 
 
 def main():
-    what, *rest = sys.argv[1:]
-    if what == "links":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    checks = parser.add_subparsers(dest="what", required=True)
+    checks.add_parser("links")
+    checks.add_parser("site").add_argument("folder")
+    checks.add_parser("names").add_argument("log")
+    options = parser.parse_args()
+    if options.what == "links":
         errors, said = check_links()
-    elif what == "site":
-        errors, said = check_site(rest[0])
+    elif options.what == "site":
+        errors, said = check_site(options.folder)
     else:
-        errors, said = check_names(rest[0])
+        errors, said = check_names(options.log)
     for error in errors[:200]:
         print(error, file=sys.stderr)
     if errors:

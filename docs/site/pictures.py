@@ -4,6 +4,7 @@
     docs/site/pictures.py            writes docs/images/*.svg
     docs/site/pictures.py --check    fails if one of them differs from what it would write
 """
+import argparse
 import html
 import math
 import pathlib
@@ -270,12 +271,15 @@ def architecture():
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
     pictures = {"learning_curve": learning_curve, "strategies": strategies, "predicted_steps": predicted_steps,
                 "published": published, "predicted_scaling": predicted_scaling, "architecture": architecture}
     differ = []
     for name, draw in pictures.items():
         path, now = IMAGES / f"{name}.svg", str(draw())
-        if "--check" not in sys.argv:
+        if not options.check:
             path.write_text(now)
         elif not path.exists() or path.read_text() != now:
             differ.append(f"{path.relative_to(ROOT)} is not what docs/site/pictures.py draws: run it")

@@ -8,6 +8,7 @@ text and need Doxygen's marks: the one at the top becomes the file's description
 what Doxygen would take for a command is escaped. A page's links lead to other pages and to copies of the
 repository's files, which SITE/files gets.
 """
+import argparse
 import os
 import pathlib
 import posixpath
@@ -373,7 +374,11 @@ class Pages:
 
 
 def main():
-    target, site = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("input", metavar="INPUT", type=pathlib.Path)
+    parser.add_argument("site", metavar="SITE", type=pathlib.Path)
+    options = parser.parse_args()
+    target, site = options.input, options.site
     for path in public_headers():
         to = target / "ferrite" / path
         to.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@
 # which the loader chooses. --cuda makes the packages with CUDA kernels (ferrite-cuda,
 # libferrite<version>-cuda, libferrite-cuda-dev), for all GPUs from Ampere on.
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 kind=cpu cuda=OFF options=()

@@ -2,6 +2,7 @@
 # Installs packages on this system, which should be one to throw away (a container, a chroot), and builds
 # and runs a program with them, as root:  packaging/deb/try.sh <folder of .deb files>
 set -euo pipefail
+case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 packages=$(cd "$1" && pwd)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)

@@ -24,7 +24,7 @@ install() {
 # A build folder with nothing but the library: what installs it, and the library's files.
 only=$scratch/library_only
 mkdir "$only"
-(cd "$build" && find . -path ./install_test -prune -o -type f \( -name cmake_install.cmake \
+(cd "$build" && find . -regex '\./[a-z]*_test' -prune -o -type f \( -name cmake_install.cmake \
   -o -name ferrite.pc -o -name 'ferrite-config*.cmake' -o -path '*/CMakeFiles/Export/*.cmake' \) \
   -exec cp --parents {} "$only" \; -exec sed -i "s#$build#$only#g" "$only/{}" \;)
 (cd "$build" && find lib kernels \( -name 'libferrite_*' -o -name cpu_only.cpp.o \) ! -name '*kernel_test*' \
