@@ -110,7 +110,7 @@ def cmake_errors(text, cmake):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cmake", default="cmake")
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--toolkit", action="append", default=[])
