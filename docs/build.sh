@@ -6,9 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The theme is a package of Debian's; without it the pages have Doxygen's own look.
-bash scripts/install_packages.sh doxygen doxygen-awesome-css
-theme=/usr/share/doxygen-awesome-css
+bash scripts/install_packages.sh doxygen
 
 work=build/docs site=build/site
 rm -rf "$work" "$site"
@@ -19,10 +17,7 @@ python3 docs/site/prepare.py "$work/in" "$site"
 
 doxygen -l "$work/layout.xml" 2>/dev/null
 sed -i 's/<tab type="pages" visible="yes" title=""/<tab type="pages" visible="yes" title="Guide"/' "$work/layout.xml"
-styles=docs/site/site.css
-if [[ -e $theme/doxygen-awesome.css ]]; then
-  styles="$theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css $styles"
-fi
+theme=docs/site/theme
 version=$(awk '/^#define FERRITE_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", sep, $3; sep = "." }' core/version.h)
 {
   cat docs/site/Doxyfile
@@ -33,7 +28,7 @@ version=$(awk '/^#define FERRITE_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", s
   echo "LAYOUT_FILE = $work/layout.xml"
   echo "OUTPUT_DIRECTORY = $site"
   echo "PROJECT_NUMBER = $version"
-  echo "HTML_EXTRA_STYLESHEET = $styles"
+  echo "HTML_EXTRA_STYLESHEET = $theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css docs/site/site.css"
   echo "WARN_LOGFILE = $work/warnings.log"
 } >"$work/Doxyfile"
 doxygen "$work/Doxyfile"
