@@ -12,11 +12,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/images"
 INK, FAINT, GRID = "#24292f", "#57606a", "#d8dee4"
-BLUE, ORANGE, GREEN, PURPLE = "#0969da", "#bc4c00", "#1a7f37", "#8250df"
+BLUE, ORANGE = "#0969da", "#bc4c00"
+# What the colors are where the reader's system is dark. Text on BLUE is WHITE, which stays.
+PAPER, WHITE = "#ffffff", "#fefefe"
+DARK = {PAPER: "#1c1d1f", INK: "#e6edf3", FAINT: "#9da7b3", GRID: "#3d444d", BLUE: "#4493f8", ORANGE: "#f0883e",
+        "#f6f8fa": "#262c36", "#ddf4ff": "#12314f", "#fff1e5": "#4a2a12", "#dafbe1": "#15391f", "#fbefff": "#352a4a",
+        "#ffebe9": "#4d2424"}
 
 
 class Svg:
-    """An SVG picture on white, which is legible on dark pages too."""
+    """An SVG picture with a ground of its own, which is dark where the reader's system is."""
 
     def __init__(self, width, height, title):
         self.width, self.height, self.title, self.parts = width, height, title, []
@@ -46,10 +51,14 @@ class Svg:
         head = ('<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
                 f'orient="auto"><path d="M0 0 8 4 0 8z" fill="{FAINT}"/></marker></defs>')
         body = "\n".join(self.parts)
+        used = [(light, dark) for light, dark in DARK.items() if light in head + body or light == PAPER]
+        dark = "".join(f'[fill="{a}"]{{fill:{b}}}' for a, b in used)
+        dark += "".join(f'[stroke="{a}"]{{stroke:{b}}}' for a, b in used if f'stroke="{a}"' in body)
+        style = f"<style>svg{{color-scheme:light dark}}@media (prefers-color-scheme:dark){{{dark}}}</style>"
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
                 f'width="{self.width}" height="{self.height}" font-family="system-ui,sans-serif" role="img">\n'
-                f"<title>{html.escape(self.title)}</title>\n{head}\n"
-                f'<rect width="100%" height="100%" rx="8" fill="#fff"/>\n{body}\n</svg>\n')
+                f"<title>{html.escape(self.title)}</title>\n{style}\n{head}\n"
+                f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n')
 
 
 def table(path, *first):
@@ -125,7 +134,7 @@ def strategies():
 def predicted_steps():
     """Measured and predicted milliseconds of a step on two devices of this kind of machine."""
     rows = table("benchmarks/results/2026-11-22-data-parallel-cpu.md", "case", "scaling", "batch")
-    svg = Svg(640, 300, "Measured and predicted times of a training step on two devices")
+    svg = Svg(640, 312, "Measured and predicted times of a training step on two devices")
     svg.text(320, 24, "A step on two CPU devices: measured, and predicted from one device and the links", bold=True)
     left, right, top, bottom = 50, 620, 48, 235
     y_of = lambda ms: bottom - ms / 70 * (bottom - top)
@@ -138,11 +147,12 @@ def predicted_steps():
         svg.box(x + 2, y_of(predicted), 26, bottom - y_of(predicted), ORANGE)
         svg.line(x - 15, y_of(measured - spread), x - 15, y_of(measured + spread), INK, 1.5)
         svg.text(x, bottom + 16, row[0], size=12)
-        svg.text(x, bottom + 31, f"{row[1]}, {row[2]} images", size=11, color=FAINT)
-    svg.box(left, 278, 12, 12, BLUE)
-    svg.text(left + 18, 288, "measured, with its spread", "start", 12)
-    svg.box(left + 190, 278, 12, 12, ORANGE)
-    svg.text(left + 208, 288, "predicted", "start", 12)
+        svg.text(x, bottom + 31, f"{row[1]},", size=11, color=FAINT)
+        svg.text(x, bottom + 44, f"{row[2]} images", size=11, color=FAINT)
+    svg.box(left, 290, 12, 12, BLUE)
+    svg.text(left + 18, 300, "measured, with its spread", "start", 12)
+    svg.box(left + 190, 290, 12, 12, ORANGE)
+    svg.text(left + 208, 300, "predicted", "start", 12)
     return svg
 
 
@@ -151,7 +161,13 @@ def published():
     rows, source = [], ""
     for row in table("docs/planning.md", "source", "case", "published"):
         source = row[0] or source
-        rows.append((source, row[1], number(row[2]), number(row[3])))
+        # "16" below "ResNet-50, 8 V100" is ResNet-50 on 16 V100.
+        if row[1].isdigit():
+            model, devices = rows[-1][1].rsplit(" ", 2)[0], rows[-1][1].rsplit(" ", 1)[1]
+            case = f"{model} {row[1]} {devices}"
+        else:
+            case = re.sub(r", parameters on the first of", ",", row[1])
+        rows.append((source, case, number(row[2]), number(row[3])))
     svg = Svg(640, 70 + 24 * len(rows), "Published and predicted efficiencies on GPUs")
     svg.text(320, 24, "Scaling efficiency on GPUs of others: published, and predicted", bold=True)
     left, right, top = 330, 610, 56
@@ -165,10 +181,10 @@ def published():
         if source != before:
             svg.text(14, y + 4, source, "start", 12, bold=True)
         before = source
-        svg.text(left - 12, y + 4, case.split(", parameters")[0], "end", 12)
+        svg.text(left - 12, y + 4, case, "end", 12)
         svg.line(x_of(said), y, x_of(predicted), y, FAINT, 1.5)
         svg.parts.append(f'<circle cx="{x_of(said):.1f}" cy="{y}" r="5" fill="{BLUE}"/>')
-        svg.parts.append(f'<circle cx="{x_of(predicted):.1f}" cy="{y}" r="4" fill="#fff" stroke="{ORANGE}" '
+        svg.parts.append(f'<circle cx="{x_of(predicted):.1f}" cy="{y}" r="4" fill="{PAPER}" stroke="{ORANGE}" '
                          'stroke-width="2"/>')
     y = top + 24 * len(rows) + 4
     svg.text(left, y, "filled: published", "start", 12, BLUE)
@@ -205,7 +221,7 @@ def architecture():
 
     def step(number, x, y):
         svg.parts.append(f'<circle cx="{x}" cy="{y}" r="10" fill="{BLUE}"/>')
-        svg.text(x, y + 4, str(number), size=12, color="#fff", bold=True)
+        svg.text(x, y + 4, str(number), size=12, color=WHITE, bold=True)
 
     svg.arrow(120, 120, 120, 92)
     step(1, 140, 106)
