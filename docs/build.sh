@@ -7,9 +7,7 @@ set -euo pipefail
 case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The theme is a package of Debian's; without it the pages have Doxygen's own look.
-bash scripts/install_packages.sh doxygen doxygen-awesome-css python3
-theme=/usr/share/doxygen-awesome-css
+bash scripts/install_packages.sh doxygen python3
 
 work=build/docs site=build/site
 rm -rf "$work" "$site"
@@ -19,11 +17,10 @@ python3 docs/site/pictures.py --check
 python3 docs/site/prepare.py "$work/in" "$site"
 
 doxygen -l "$work/layout.xml" 2>/dev/null
-sed -i 's/<tab type="pages" visible="yes" title=""/<tab type="pages" visible="yes" title="Guide"/' "$work/layout.xml"
-styles=docs/site/site.css
-if [[ -e $theme/doxygen-awesome.css ]]; then
-  styles="$theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css $styles"
-fi
+sed -i 's/\(<tab type="mainpage" visible="yes" title="\)"/\1Guide"/' "$work/layout.xml"
+doxygen -w html "$work/header.html" "$work/footer.html" "$work/style.css" 2>/dev/null
+sed -i 's|</head>|<link rel="icon" href="icon.svg" type="image/svg+xml"/>\n&|' "$work/header.html"
+theme=docs/site/theme
 version=$(awk '/^#define FERRITE_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", sep, $3; sep = "." }' core/version.h)
 {
   cat docs/site/Doxyfile
@@ -34,12 +31,13 @@ version=$(awk '/^#define FERRITE_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", s
   echo "LAYOUT_FILE = $work/layout.xml"
   echo "OUTPUT_DIRECTORY = $site"
   echo "PROJECT_NUMBER = $version"
-  echo "HTML_EXTRA_STYLESHEET = $styles"
+  echo "HTML_HEADER = $work/header.html"
+  echo "HTML_EXTRA_FILES = docs/site/icon.svg"
+  echo "HTML_EXTRA_STYLESHEET = $theme/doxygen-awesome.css $theme/doxygen-awesome-sidebar-only.css docs/site/site.css"
   echo "WARN_LOGFILE = $work/warnings.log"
 } >"$work/Doxyfile"
 doxygen "$work/Doxyfile"
-# A line of a hundred names says nothing.
-grep -l '^<p>Inherited by' "$site"/*.html | xargs -r sed -i -E '/^<p>Inherited by(.*<a ){12}/d'
+python3 docs/site/finish.py "$site"
 
 python3 docs/site/check.py names "$work/warnings.log"
 python3 docs/site/check.py site "$site"

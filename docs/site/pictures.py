@@ -14,11 +14,16 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/images"
 INK, FAINT, GRID = "#24292f", "#57606a", "#d8dee4"
-BLUE, ORANGE, GREEN, PURPLE = "#0969da", "#bc4c00", "#1a7f37", "#8250df"
+BLUE, ORANGE = "#0969da", "#bc4c00"
+# What the colors are where the reader's system is dark. Text on BLUE is WHITE, which stays.
+PAPER, WHITE = "#ffffff", "#fefefe"
+DARK = {PAPER: "#1c1d1f", INK: "#e6edf3", FAINT: "#9da7b3", GRID: "#3d444d", BLUE: "#4493f8", ORANGE: "#f0883e",
+        "#f6f8fa": "#262c36", "#ddf4ff": "#12314f", "#fff1e5": "#4a2a12", "#dafbe1": "#15391f", "#fbefff": "#352a4a",
+        "#ffebe9": "#4d2424"}
 
 
 class Svg:
-    """An SVG picture on white, which is legible on dark pages too."""
+    """An SVG picture with a ground of its own, which is dark where the reader's system is."""
 
     def __init__(self, width, height, title):
         self.width, self.height, self.title, self.parts = width, height, title, []
@@ -48,10 +53,14 @@ class Svg:
         head = ('<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
                 f'orient="auto"><path d="M0 0 8 4 0 8z" fill="{FAINT}"/></marker></defs>')
         body = "\n".join(self.parts)
+        used = [(light, dark) for light, dark in DARK.items() if light in head + body or light == PAPER]
+        dark = "".join(f'[fill="{a}"]{{fill:{b}}}' for a, b in used)
+        dark += "".join(f'[stroke="{a}"]{{stroke:{b}}}' for a, b in used if f'stroke="{a}"' in body)
+        style = f"<style>svg{{color-scheme:light dark}}@media (prefers-color-scheme:dark){{{dark}}}</style>"
         return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
                 f'width="{self.width}" height="{self.height}" font-family="system-ui,sans-serif" role="img">\n'
-                f"<title>{html.escape(self.title)}</title>\n{head}\n"
-                f'<rect width="100%" height="100%" rx="8" fill="#fff"/>\n{body}\n</svg>\n')
+                f"<title>{html.escape(self.title)}</title>\n{style}\n{head}\n"
+                f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n')
 
 
 def table(path, *first):
@@ -158,7 +167,13 @@ def published():
     rows, source = [], ""
     for row in table("docs/planning.md", "source", "case", "published"):
         source = row[0] or source
-        rows.append((source, row[1], number(row[2]), number(row[3])))
+        # "16" below "ResNet-50, 8 V100" is ResNet-50 on 16 V100.
+        if row[1].isdigit():
+            model, devices = rows[-1][1].rsplit(" ", 2)[0], rows[-1][1].rsplit(" ", 1)[1]
+            case = f"{model} {row[1]} {devices}"
+        else:
+            case = re.sub(r", parameters on the first of", ",", row[1])
+        rows.append((source, case, number(row[2]), number(row[3])))
     svg = Svg(640, 70 + 24 * len(rows), "Published and predicted efficiencies on GPUs")
     svg.text(320, 24, "Scaling efficiency on GPUs: published by others, and predicted by Ferrite", bold=True)
     left, right, top = 330, 610, 56
@@ -172,10 +187,10 @@ def published():
         if source != before:
             svg.text(14, y + 4, source, "start", 12, bold=True)
         before = source
-        svg.text(left - 12, y + 4, case.replace(" parameters on the first of", ""), "end", 12)
+        svg.text(left - 12, y + 4, case, "end", 12)
         svg.line(x_of(said), y, x_of(predicted), y, FAINT, 1.5)
         svg.parts.append(f'<circle cx="{x_of(said):.1f}" cy="{y}" r="5" fill="{BLUE}"/>')
-        svg.parts.append(f'<circle cx="{x_of(predicted):.1f}" cy="{y}" r="4" fill="#fff" stroke="{ORANGE}" '
+        svg.parts.append(f'<circle cx="{x_of(predicted):.1f}" cy="{y}" r="4" fill="{PAPER}" stroke="{ORANGE}" '
                          'stroke-width="2"/>')
     y = top + 24 * len(rows) + 4
     svg.text(left, y, "filled: published", "start", 12, BLUE)
@@ -250,7 +265,7 @@ def architecture():
 
     def step(number, x, y):
         svg.parts.append(f'<circle cx="{x}" cy="{y}" r="10" fill="{BLUE}"/>')
-        svg.text(x, y + 4, str(number), size=12, color="#fff", bold=True)
+        svg.text(x, y + 4, str(number), size=12, color=WHITE, bold=True)
 
     svg.arrow(120, 120, 120, 92)
     step(1, 140, 106)

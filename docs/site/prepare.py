@@ -3,10 +3,11 @@
 
     docs/site/prepare.py INPUT SITE
 
-INPUT gets the headers that ferrite.h reaches, but for those that users do not call, below ferrite/, and the pages. The headers' comments are plain
-text and need Doxygen's marks: the one at the top becomes the file's description, indented lines become code,
-what Doxygen would take for a command is escaped. A page's links lead to other pages and to copies of the
-repository's files, which SITE/files gets.
+INPUT gets the headers that ferrite.h reaches, but for those that users do not call, below ferrite/, and the pages. The
+headers' comments are plain text and need Doxygen's marks: the one at the top becomes the file's description, indented
+lines become code, what Doxygen would take for a command is escaped. A page's links lead to other pages and to copies of
+the repository's files, which SITE/files gets. The sections of docs/index.md that list pages become pages too, which
+group the tree of pages.
 """
 import argparse
 import os
@@ -35,8 +36,12 @@ INTERNAL = ["autograd/meta.h", "autograd/module_path.h", "core/libtorch_names.h"
             "parallel/data_parallel/data_parallel_timing.h", "parallel/data_parallel/value_sizes.h"]
 # Pages that list others, which stand below them in the tree: where these are.
 PARENTS = {"docs/index.md": "", "docs/performance.md": "benchmarks/results/",
-           "docs/tutorials/README.md": "docs/tutorials/"}
+           "docs/tutorials/README.md": "docs/tutorials/", "docs/versions.md": "CHANGELOG.md",
+           "CHANGELOG.md": "docs/releases/"}
 
+
+# A page with more headings than this has a table of contents.
+LISTED = 7
 
 # What docs/index.md has in place of <!-- reference -->: pages that Doxygen makes.
 REFERENCE = """| page | contents |
@@ -314,10 +319,11 @@ class Pages:
         text = (ROOT / path).read_text()
         if path == "README.md":
             text = re.sub(r"^# .*", "# README", text)
-        if path == "docs/index.md":
-            text = text.replace("<!-- reference -->", REFERENCE)
         name = page_name(path)
-        slugs = iter([slug for slug, _ in markdown.headings(text)])
+        if path == "docs/index.md":
+            text = self.grouped(text.replace("<!-- reference -->", REFERENCE))
+        headings = list(markdown.headings(text))
+        slugs = iter([slug for slug, _ in headings])
         out = []
         for block, code in markdown.blocks(text):
             if not code:
@@ -325,12 +331,32 @@ class Pages:
                 block = re.sub(r"^(#+) .*", lambda m: self.heading(m, name, next(slugs)), block, flags=re.M)
                 block = markdown.replace_links(block, lambda text, to: self.link(path, text, to))
             out.append(block)
-        (self.target / f"{name}.md").write_text("\n".join(out) + "\n")
+        text = "\n".join(out) + "\n"
+        if len(headings) > LISTED:
+            text = text.replace("\n", "\n\n[TOC]\n", 1)
+        (self.target / f"{name}.md").write_text(text)
+
+    def grouped(self, text):
+        """The index, with a page for each section that lists pages; these stand below it in the tree."""
+        begin, *sections = re.split(r"^## (.*)\n", text, flags=re.M)
+        out = [begin]
+        for title, body in zip(sections[::2], sections[1::2]):
+            slug = next(slug for slug, _ in markdown.headings(f"# {title}"))
+            if ".md)" in body:
+                group = "group_" + slug.replace("-", "_")
+                page = markdown.replace_links(body, lambda text, to: self.link("docs/index.md", text, to))
+                (self.target / f"{group}.md").write_text(f"# {title} {{#{group}}}\n{page}")
+                out.append(f'<span class="unseen">\\subpage {group} "{title}"</span>\n\n')
+            # A heading of Doxygen's would be in the tree, beside the page of the same name.
+            out.append(f'<h1>\\anchor index--{slug} {title}</h1>\n{body}')
+        return "".join(out)
 
     def heading(self, m, page, slug):
         """The heading with the anchor by which links lead to it."""
         own = "mainpage" if page == "index" else page
-        return m[0].rstrip() + (" {#%s}" % (own if m[1] == "#" else f"{page}--{slug}"))
+        # "# 1. A title" is no list: a space that does not break is after the number.
+        text = re.sub(r"^(#+ \d+\.) ", "\\1\u00a0", m[0].rstrip())
+        return text + (" {#%s}" % (own if m[1] == "#" else f"{page}--{slug}"))
 
     def link(self, page, text, target):
         """A page's link as the site has it."""
@@ -369,6 +395,8 @@ class Pages:
             to = self.site / "files" / path / "index.html"
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_text(f"<!DOCTYPE html><html lang=en><meta name=viewport content='width=device-width'>"
+                          "<meta name=color-scheme content='light dark'><style>body { font-family: sans-serif; "
+                          "line-height: 1.6; margin: 2rem; } h1 { font-size: 1.6rem; }</style>"
                           f"<title>{path}</title><h1>{path}</h1>\n<ul>\n{items}</ul></html>\n")
         return path + "/index.html"
 
