@@ -69,8 +69,9 @@ def public_headers():
 def escaped(text):
     """Outside of `code`, nothing in a comment is a command, a tag or a link request."""
     parts = re.split(r"(`(?:[^`\n]|\n(?! *\n))*`)", text)
-    return "".join(p if p.startswith("`") else re.sub(r"([\\@<>#%&])", r"\\\1", p).replace("](", "]&#40;")
+    text = "".join(p if p.startswith("`") else re.sub(r"([\\@<>#%&])", r"\\\1", p).replace("](", "]&#40;")
                    for p in parts)
+    return re.sub(r"\b(et al|e\.g|i\.e|cf|vs)\. ", r"\1.\\ ", text)  # no end of a brief description
 
 
 def comment(lines):
