@@ -77,9 +77,9 @@ void add_what_is_trained(CommandLine& app, Options& o) {
           {"synthetic", "synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"}))
       .capture_default_str();
   app.add_option("--data", o.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, else ./data-sets)");
   app.add_option("--image-size", o.image_size,
-                 "height and width of synthetic images, and of image folders (default: 28, 224)")
+                 "height and width of synthetic images, and of image folders (default 28, 224)")
       .check(whole<std::int64_t>(1));
   app.add_option("--channels", o.channels, "of synthetic images")
       .check(whole<std::int64_t>(1))
@@ -94,29 +94,28 @@ void add_what_is_trained(CommandLine& app, Options& o) {
 
 void add_what_is_compared(CommandLine& app, Options& o) {
   app.topic("What is compared");
-  app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda where there is")
+  app.add_option("--device", o.device,
+                 "kind of devices; cpu: virtual ones; auto: cuda if available")
       .check(one_of({"auto", "cuda", "cpu"}))
       .capture_default_str();
   app.add_option("--devices", o.devices,
-                 "numbers of devices, as 1,2,4 (default: powers of two of the GPUs; 1,2 on the "
+                 "numbers of devices, as 1,2,4 (default powers of two of the GPUs; 1,2 on the "
                  "CPU)")
       .delimiter(',')
       .check(whole(1, 64));
   app.add_option("--batch", o.batch,
-                 "images a step: of all devices (strong scaling), of each (weak) (default: 64; "
+                 "images a step: of all devices (strong scaling), of each (weak) (default 64; "
                  "resnet18: 32)")
       .check(whole<std::int64_t>(1));
   app.add_option("--scaling", o.scaling, "strong: the same batch in all; weak: a device")
       .check(one_of({"strong", "weak", "both"}))
       .capture_default_str();
-  app.add_option(
-         "--strategies", o.strategies,
-         "of single, dp, dp-balanced, ddp, ddp-ring (default: all; with --link-delay all but "
-         "ddp)")
+  app.add_option("--strategies", o.strategies,
+                 "what is measured (default all; with --link-delay all but ddp)")
       .delimiter(',')
       .check(one_of(kStrategies));
   app.add_option("--bucket-mb", o.bucket_mb,
-                 "sizes of DistributedDataParallel's buckets (default: 25 and one that makes some "
+                 "sizes of DistributedDataParallel's buckets (default 25 and one that makes some "
                  "buckets)")
       .delimiter(',')
       .check(above_zero());
@@ -125,7 +124,7 @@ void add_what_is_compared(CommandLine& app, Options& o) {
       .delimiter(',')
       .check(one_of({"on", "off"}))
       .capture_default_str();
-  app.add_option("--amp", o.amp, "opt levels of mixed precision, as O0,O1,O2 (default: O0)")
+  app.add_option("--amp", o.amp, "opt levels of mixed precision, as O0,O1,O2 (default O0)")
       .delimiter(',')
       .check(one_of({"O0", "O1", "O2", "O3"}));
   app.add_option("--threads", o.threads, "that compute for each device")
@@ -136,7 +135,7 @@ void add_what_is_compared(CommandLine& app, Options& o) {
   app.add_option("--ranks", o.ranks, "what DistributedDataParallel's ranks are")
       .check(one_of({"process", "thread"}))
       .capture_default_str();
-  app.add_option("--backend", o.backend, "of ranks that are processes (default: by the device)")
+  app.add_option("--backend", o.backend, "of ranks that are processes (default by the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--link-delay", o.link_delay,
                  "plays a network between ranks of this host (gloo, not ddp): none, ethernet-1g, "
@@ -147,10 +146,10 @@ void add_what_is_compared(CommandLine& app, Options& o) {
 void add_how(CommandLine& app, Options& o) {
   app.topic("Measurement");
   app.add_option("--steps", o.steps,
-                 "of each repetition (default: 100; resnet18: 3, on CUDA devices 50)")
+                 "of each repetition (default 100; resnet18: 3, on CUDA devices 50)")
       .check(whole(1));
   app.add_option("--warmup", o.warmup,
-                 "steps before, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
+                 "steps before, not measured (default 5; resnet18: 2; on CUDA devices 10)")
       .check(whole(2));
   app.add_option("--repetitions", o.repetitions, "rounds, in each of which all take their turn")
       .check(whole(1))

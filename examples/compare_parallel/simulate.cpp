@@ -352,7 +352,7 @@ void add_simulate_options(CommandLine& app, SimulateOptions& s) {
   add("--checkpoint", s.checkpoint, "seconds that writing one takes")
       .check(at_least(0))
       .capture_default_str();
-  add("--checkpoint-interval", s.checkpoint_interval, "seconds between two (default: the best one)")
+  add("--checkpoint-interval", s.checkpoint_interval, "seconds between two (default the best one)")
       .check(at_least(0));
   add_flag("!--no-failures", s.failures, "nothing fails, nothing is saved");
   add("--worthwhile", s.worthwhile,

@@ -81,9 +81,7 @@ int main(int argc, char** argv) try {
   std::string folder, save_path, device_name = cuda::is_available() ? "cuda" : "cpu";
   int epochs = 3;
   CLI::App app("Trains a convolutional network on MNIST.", "mnist");
-  app.footer("Examples:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
-  app.set_version_flag("--version", std::string("mnist ") + version(), "print the version");
-  app.failure_message(terminal::usage_error);
+  terminal::set_up_cli(app, {"mnist --data data-sets --epochs 3 --save mnist.safetensors"});
   app.option_defaults()->group("Files");
   app.add_option("--data", folder, "the folder with MNIST");
   app.add_option("--save", save_path, "write the trained weights to this .safetensors file");

@@ -8,6 +8,7 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
@@ -99,15 +100,15 @@ void check_backend(Given g) {
 
 // clang-format off
 constexpr Option kOptions[] = {
-    {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (1)",
+    {"--nproc-per-node", "N", "workers on this node: a number, cpu, gpu or auto (default 1)",
      [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }, "Workers and nodes"},
-    {"--nnodes", "N", "nodes of the job (1)",
+    {"--nnodes", "N", "nodes of the job (default 1)",
      [](Options& o, Given g) { o.nnodes = nodes(g.option, g.text); }},
     {"--node-rank", "R", "this node's number, from 0",
      [](Options& o, Given g) { o.node_rank = whole(g.option, g.text, 0); }},
-    {"--master-addr", "HOST", "where node 0 is (127.0.0.1 for one node)",
+    {"--master-addr", "HOST", "where node 0 is (default 127.0.0.1 for one node)",
      [](Options& o, Given g) { o.master_addr = g.text; }},
-    {"--master-port", "PORT", "where its agent listens (one node: any that is free; else 29500)",
+    {"--master-port", "PORT", "where its agent listens (default 29500; any that is free for one node)",
      [](Options& o, Given g) { o.master_port = port(g.option, g.text); }},
     {"--standalone", "", "one node, on any port that is free",
      [](Options& o, Given) { o.standalone = true; }},
@@ -117,41 +118,41 @@ constexpr Option kOptions[] = {
      [](Options& o, Given g) { o.rdzv_endpoint = g.text; }},
     {"--rdzv-backend", "NAME", "of torchrun, c10d or static: there is one way to meet here",
      [](Options&, Given g) { check_backend(g); }},
-    {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes (none)",
+    {"--rdzv-id", "TEXT", "a name of the job, the same on all nodes",
      [](Options& o, Given g) { o.run_id = g.text; }},
-    {"--rdzv-timeout", "S", "for all nodes to come (600)",
+    {"--rdzv-timeout", "S", "seconds for all nodes to come (default 600)",
      [](Options& o, Given g) { o.rdzv_timeout = seconds(g.option, g.text, 0.1); }},
-    {"--max-restarts", "K", "how often the workers may be started again after a failure (0)",
+    {"--max-restarts", "K", "how often the workers may be started again after a failure (default 0)",
      [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }, "Failures"},
-    {"--restart-backoff", "S", "wait before the first restart, doubled with each (1)",
+    {"--restart-backoff", "S", "seconds before the first restart, doubled with each (default 1)",
      [](Options& o, Given g) { o.restart_backoff = seconds(g.option, g.text, 0); }},
-    {"--restart-backoff-max", "S", "the longest wait (60)",
+    {"--restart-backoff-max", "S", "the longest wait, in seconds (default 60)",
      [](Options& o, Given g) { o.restart_backoff_max = seconds(g.option, g.text, 0); }},
-    {"--restart-reset", "S", "workers that ran that long give all restarts back (3600)",
+    {"--restart-reset", "S", "workers that ran so many seconds give all restarts back (default 3600)",
      [](Options& o, Given g) { o.restart_reset = seconds(g.option, g.text, 0); }},
     {"--heartbeat-timeout", "S",
-     "ranks of process groups, and nodes, that are silent longer are taken for hung (60; 0: never)",
+     "ranks of process groups, and nodes, that are silent for more seconds are taken for hung (0: never; default 60)",
      [](Options& o, Given g) { o.heartbeat_timeout = seconds(g.option, g.text, 0); }},
-    {"--monitor-interval", "S", "between looks at heartbeats and at other nodes (0.1)",
+    {"--monitor-interval", "S", "seconds between looks at heartbeats and at other nodes (default 0.1)",
      [](Options& o, Given g) { o.monitor_interval = seconds(g.option, g.text, 0.001); }},
-    {"--grace-period", "S", "from a signal to the workers until they are killed (30)",
+    {"--grace-period", "S", "seconds from a signal to the workers until they are killed (default 30)",
      [](Options& o, Given g) { o.grace_period = seconds(g.option, g.text, 0); }},
     {"--log-dir", "DIR", "DIR/restart_<k>/rank_<r>.out and .err get what workers print",
      [](Options& o, Given g) { o.log_dir = g.text; }, "Output of the workers"},
     {"--tee", "N",
      "or -t: streams to the console and to files: 0, 1 (stdout), 2 (stderr), 3, or by local rank 0:3,1:2 "
-     "(3 with --log-dir)",
+     "(default 3 with --log-dir)",
      [](Options& o, Given g) { o.tee = StreamChoice::parse(g.option, g.text); }},
-    {"--redirects", "N", "or -r: streams to files alone, counted as for --tee (0)",
+    {"--redirects", "N", "or -r: streams to files alone, counted as for --tee (default 0)",
      [](Options& o, Given g) { o.redirects = StreamChoice::parse(g.option, g.text); }},
-    {"--local-ranks-filter", "R,R", "local ranks that the console shows (all)",
+    {"--local-ranks-filter", "R,R", "local ranks that the console shows (default all)",
      [](Options& o, Given g) { o.local_ranks_filter = ranks(g); }},
     {"--no-prefix", "", "lines on the console without '[rank 0] '",
      [](Options& o, Given) { o.prefix = false; }},
     {"--no-python", "", "of torchrun; programs are always started as they are",
-     [](Options&, Given) {}, "Others"},
-    {"--version", "", "the version of Ferrite", [](Options& o, Given) { o.version = true; }},
-    {"--help", "", "this text", [](Options& o, Given) { o.help = true; }},
+     [](Options&, Given) {}, "Other options"},
+    {"--help", "", "print this help", [](Options& o, Given) { o.help = true; }},
+    {"--version", "", "print the version of Ferrite", [](Options& o, Given) { o.version = true; }},
 };
 // clang-format on
 
@@ -309,40 +310,26 @@ Options parse_options(const std::vector<std::string>& arguments) {
 }
 
 std::string help_text() {
-  std::string text =
-      "Usage: ferrite-run [OPTIONS] program [its arguments]\n\n"
-      "Starts a program once a worker, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and the "
-      "like\n"
-      "in its environment; watches the workers, and starts them again where one fails.\n"
-      "Options may be written with - or _, and take their values as --name=VALUE or --name "
-      "VALUE.\n";
-  constexpr std::size_t kColumn = 30, kWidth = 96;
+  terminal::Help help(
+      "ferrite-run [OPTIONS] program [its arguments]",
+      "Starts a program once a worker, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and the like "
+      "in its environment; watches the workers, and starts them again where one fails. Options may "
+      "be written with - or _, and take their values as --name=VALUE or --name VALUE.");
   for (const Option& option : kOptions) {
-    if (*option.topic) text += fmt::format("\n{}:\n", option.topic);
-    std::string line = fmt::format("  {} {}", option.name, option.value);
-    line.resize(std::max(line.size() + 1, kColumn), ' ');
-    for (const std::string_view word : split(option.help, ' ')) {
-      if (line.size() + word.size() > kWidth) {
-        line.back() = '\n';
-        text += line;
-        line.assign(kColumn, ' ');
-      }
-      line += word;
-      line += ' ';
-    }
-    line.pop_back();
-    text += line + "\n";
+    if (*option.topic) help.topic(option.topic);
+    const std::string name = option.name == std::string_view("--help") ? "-h, --help" : option.name;
+    help.option(*option.value ? name + " " + option.value : name, option.help);
   }
-  text +=
-      "\nExamples:\n"
+  help.add(
+      "Examples:\n"
       "  ferrite-run --standalone --nproc-per-node=2 train --epochs 3\n"
       "  ferrite-run --standalone --nproc-per-node=gpu --max-restarts=3 --log-dir=logs train\n"
       "  ferrite-run --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=10.1.1.5:29500 train    # on "
-      "both nodes\n";
-  return text +
-         "\nThe status is 0 where all workers end with 0, else that of the first one that failed: "
-         "128 "
-         "+ N\nwhere signal N ended it. docs/launcher.md tells the rest.\n";
+      "both nodes");
+  help.add(
+      "The status is 0 where all workers end with 0, else that of the first one that failed: 128 + "
+      "N where signal N ended it. docs/launcher.md tells the rest.");
+  return help.str();
 }
 
 }  // namespace ferrite::launcher
