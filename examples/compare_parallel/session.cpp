@@ -188,10 +188,10 @@ Machine describe_machine(const Options& o) {
   if (!o.is_cuda()) {
     m.kind = "virtual cpu devices";
     m.meaning = fmt::format(
-        "Devices are {} thread{} each of a host with {} processors, and what they exchange goes "
+        "Devices are {} each of a host with {} processors, and what they exchange goes "
         "through its memory. Times and shares are real for this host; they say nothing about "
         "GPUs. {}",
-        o.threads, o.threads == 1 ? "" : "s", m.cores,
+        terminal::counted(o.threads, "thread"), m.cores,
         most * o.threads > m.cores
             ? "Where devices have more threads than there are processors, efficiency falls for "
               "that reason alone."
