@@ -54,10 +54,47 @@ std::string progress_line(const std::string& label, double fraction, const std::
   return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
 }
 
+// ---- Lines
+
+std::string progress_label(const std::string& name, std::int64_t number, std::int64_t total) {
+  const std::string last = std::to_string(total);
+  return fmt::format("{} {:>{}}/{}", name, number, std::max<std::size_t>(last.size(), 2), last);
+}
+
+namespace {
+
+std::string pass_line(const std::string& label, const char* pass, std::optional<double> loss,
+                      std::optional<double> accuracy, const std::string& more) {
+  std::string line = fmt::format("{}  {}", label, pass);
+  if (loss) line += fmt::format(" loss {:.4f}", *loss);
+  if (accuracy) line += fmt::format(" accuracy {:.4f}", *accuracy);
+  return more.empty() ? line : line + "  " + more;
+}
+
+}  // namespace
+
+std::string train_line(const std::string& label, std::optional<double> loss,
+                       std::optional<double> accuracy, const std::string& more) {
+  return pass_line(label, "train", loss, accuracy, more);
+}
+
+std::string test_line(const std::string& label, std::optional<double> loss,
+                      std::optional<double> accuracy, const std::string& more) {
+  return pass_line(std::string(label.size(), ' '), "test ", loss, accuracy, more);
+}
+
+// ---- ProgressBar
+
 ProgressBar::ProgressBar(std::string label, std::int64_t total)
     : label_(std::move(label)),
       total_(std::max<std::int64_t>(total, 1)),
       terminal_(terminal::redraws()) {}
+
+ProgressBar::~ProgressBar() {
+  if (!shown_) return;
+  fmt::print("\r\033[K");
+  std::fflush(stdout);
+}
 
 bool ProgressBar::due(std::int64_t step) const {
   const auto since = Clock::now() - last_;
@@ -68,6 +105,7 @@ void ProgressBar::update(std::int64_t step, const std::string& status, const std
   last_ = Clock::now();
   const double fraction = static_cast<double>(std::min(step, total_)) / static_cast<double>(total_);
   const std::string left = format_eta(step, total_, seconds());
+  shown_ = terminal_;
   if (terminal_)  // one column less than available: some terminals wrap when the last is written
     fmt::print("\r\033[K{}", progress_line(label_, fraction, status, left, terminal::width() - 1,
                                            terminal_style(), detail));
@@ -80,6 +118,7 @@ void ProgressBar::update(std::int64_t step, const std::string& status, const std
 void ProgressBar::finish(const std::string& line) {
   fmt::print("{}{}\n", terminal_ ? "\r\033[K" : "", line);
   std::fflush(stdout);
+  shown_ = false;
 }
 
 }  // namespace ferrite::metrics

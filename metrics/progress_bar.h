@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ferrite/metrics/timer.h"
@@ -18,17 +19,36 @@ std::string progress_line(const std::string& label, double fraction, const std::
                           const std::string& left, int columns, BarStyle style,
                           const std::string& detail = "");
 
+/// "epoch  3/10", "step  20/500": of the same width for all of a run.
+std::string progress_label(const std::string& name, std::int64_t number, std::int64_t total);
+
+/// What is printed of a pass over training data, without what is not given:
+///   epoch  1/10  train loss 0.5945 accuracy 0.7805  19996 images/s
+std::string train_line(const std::string& label, std::optional<double> loss,
+                       std::optional<double> accuracy = {}, const std::string& more = "");
+/// The same for test data, below it:
+///                test  loss 0.4812 accuracy 0.8234
+std::string test_line(const std::string& label, std::optional<double> loss,
+                      std::optional<double> accuracy = {}, const std::string& more = "");
+
 class ProgressBar {
  public:
   /// `label` comes first ("epoch 1/10"); `total` is the number of steps.
   ProgressBar(std::string label, std::int64_t total);
+  /// Clears the bar, if it is shown.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  /// Whether it is redrawn in place.
+  bool redraws() const { return terminal_; }
 
   /// Whether update() would print now: check it before computing the status.
   bool due(std::int64_t step) const;
   /// Shows the state after `step` of the total: bar, `status` (loss, accuracy...), the time left,
   /// and `detail`, which is cut first on a narrow terminal.
   void update(std::int64_t step, const std::string& status, const std::string& detail = "");
-  /// Replaces the bar by `line` and ends it.
+  /// Replaces the bar by `line`. A later update() draws it again, below.
   void finish(const std::string& line);
 
   /// Seconds since the start.
@@ -39,7 +59,7 @@ class ProgressBar {
 
   std::string label_;
   std::int64_t total_;
-  bool terminal_;
+  bool terminal_, shown_ = false;
   Timer timer_;
   Clock::time_point last_ = Clock::now();
 };

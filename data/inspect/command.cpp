@@ -1,8 +1,9 @@
 #include "ferrite/data/inspect/command.h"
 
 #include <charconv>
+#include <cstdio>
+#include <iostream>
 #include <optional>
-#include <ostream>
 #include <stdexcept>
 
 #include "ferrite/core/error.h"
@@ -15,36 +16,44 @@ namespace ferrite::inspect {
 
 namespace {
 
-constexpr std::string_view kHelp =
-    R"(Usage: ferrite-inspect [OPTIONS] FILE
+terminal::Help help_of() {
+  terminal::Help help(
+      "ferrite-inspect [OPTIONS] FILE",
+      "Shows what is in a file of tensors: each one's name, dtype, shape, sum and norm, and the "
+      "other values. FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of "
+      "several or a folder that holds one, a checkpoint of Ferrite, NumPy's .npy or .npz, or an "
+      "ONNX network, of which the weights are shown and converted. Its bytes tell the format, not "
+      "its name.");
+  help.topic("Show and compare");
+  help.option("--json", "print JSON");
+  help.option("--diff OTHER",
+              "print what differs between FILE and OTHER, which may have another format: names, "
+              "shapes, dtypes, and the greatest difference of values");
+  help.topic("Convert");
+  help.option("--convert OUT",
+              "write FILE's contents to OUT, in the format of its extension: .safetensors, .pth, "
+              ".pt, .npz or .npy");
+  help.option("--tensors-only",
+              "leave out values and metadata that OUT cannot hold, instead of refusing");
+  help.option("--max-shard-size SIZE",
+              "to .safetensors: divide it into files of at most SIZE bytes of tensors, and an "
+              "index; 5GB is 5,000,000,000, 2GiB is 2,147,483,648");
+  help.topic("Other options");
+  help.option("-h, --help", "print this help");
+  help.option("--version", "print the version of Ferrite");
+  help.add(
+      "Examples:\n"
+      "  ferrite-inspect resnet18.pth\n"
+      "  ferrite-inspect tuned.safetensors --diff resnet18.pth\n"
+      "  ferrite-inspect resnet18.pth --convert resnet18.safetensors");
+  help.add(
+      "Exit status: 0; 1 if a file cannot be read, is damaged or cannot be converted; 2 for wrong "
+      "arguments.");
+  return help;
+}
 
-Shows what is in a file of tensors: each one's name, dtype, shape, sum and norm, and the other values.
-FILE is a .pth or .pt file of torch.save(), a safetensors file, an index of several or a folder that
-holds one, a checkpoint of Ferrite, NumPy's .npy or .npz, or an ONNX network, of which the weights are
-shown and converted. Its bytes tell the format, not its name.
-
-Show and compare:
-  --json                 print JSON
-  --diff OTHER           print what differs between FILE and OTHER, which may have another format:
-                         names, shapes, dtypes, and the greatest difference of values
-
-Convert:
-  --convert OUT          write FILE's contents to OUT, in the format of its extension: .safetensors,
-                         .pth, .pt, .npz or .npy
-  --tensors-only         leave out values and metadata that OUT cannot hold, instead of refusing
-  --max-shard-size SIZE  to .safetensors: divide it into files of at most SIZE bytes of
-                         tensors, and an index; 5GB is 5,000,000,000, 2GiB is 2,147,483,648
-
-  -h, --help             print this
-  --version              print the version of Ferrite
-
-Examples:
-  ferrite-inspect resnet18.pth
-  ferrite-inspect tuned.safetensors --diff resnet18.pth
-  ferrite-inspect resnet18.pth --convert resnet18.safetensors
-
-Exit status: 0; 1 if a file cannot be read, is damaged or cannot be converted; 2 for wrong arguments.
-)";
+/// For styles and the width of a terminal; null if `out` is not standard output.
+std::FILE* stream_of(const std::ostream& out) { return &out == &std::cout ? stdout : nullptr; }
 
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -125,7 +134,9 @@ void act(const Arguments& arguments, std::ostream& out) {
     out << (arguments.json ? diff_json(contents, other)
                            : diff_text(contents, other, arguments.file, *arguments.diff));
   } else {
-    out << (arguments.json ? json_of(contents) : text_of(contents, arguments.file));
+    out << (arguments.json
+                ? json_of(contents)
+                : terminal::with_heading(text_of(contents, arguments.file), 2, stream_of(out)));
   }
 }
 
@@ -135,7 +146,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
   try {
     const Arguments parsed = parse(arguments);
     if (parsed.help)
-      out << kHelp;
+      out << help_of().str(stream_of(out));
     else if (parsed.version)
       out << "ferrite-inspect " << version() << '\n';
     else

@@ -124,9 +124,9 @@ Comparison compare(const StateDict& a, const StateDict& b) {
 std::string text_of(const Contents& contents, const std::string& path) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) bytes += tensor.nbytes();
-  std::string out =
-      fmt::format("{}: {}, {} tensor{}, {}\n", path, name(contents.format), contents.tensors.size(),
-                  contents.tensors.size() == 1 ? "" : "s", ferrite::detail::readable_bytes(bytes));
+  std::string out = fmt::format("{}: {}, {}, {}\n", path, name(contents.format),
+                                terminal::counted(std::ssize(contents.tensors), "tensor"),
+                                ferrite::detail::readable_bytes(bytes));
   if (!contents.tensors.empty()) {
     constexpr auto kLeft = terminal::Align::left;
     terminal::Table table(

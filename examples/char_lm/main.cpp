@@ -107,7 +107,8 @@ void train(const Settings& s, const Device& device, int rank) {
     checkpoints.emplace(s.checkpoint);
     if (const auto report = checkpoints->resume(state)) fmt::print("{}\n", report->str());
   }
-  const std::int64_t report_every = std::max<std::int64_t>(1, s.steps / 10);
+  const std::int64_t report_every = std::max<std::int64_t>(1, s.steps / 10), resumed_at = step;
+  metrics::ProgressBar bar("training", s.steps - resumed_at);
   while (step < s.steps) {
     const auto [x, y] = batch_of(text, s, step, rank);
     const Tensor ids = x.to(device);
@@ -119,8 +120,11 @@ void train(const Settings& s, const Device& device, int rank) {
     adam.step();
     if (++step % report_every == 0 || step == s.steps) {
       const double value = loss.item<double>();
-      fmt::print("step {}: loss {:.4f}, perplexity {:.2f}\n", step, value, std::exp(value));
+      bar.finish(metrics::train_line(metrics::progress_label("step", step, s.steps), value, {},
+                                     fmt::format("perplexity {:.2f}", std::exp(value))));
       if (checkpoints && rank == 0) checkpoints->save(step, state);
+    } else if (bar.redraws() && bar.due(step - resumed_at)) {
+      bar.update(step - resumed_at, fmt::format("loss {:.4f}", loss.item<double>()));
     }
   }
   if (checkpoints) checkpoints->wait();

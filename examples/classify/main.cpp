@@ -35,6 +35,7 @@ int classify(int argc, char** argv) {
   examples::CommandLine app(
       "Prints the five most probable classes of each picture.",
       {"classify --model resnet50 --weights resnet50.pth --labels classes.txt dog.jpeg"});
+  app.topic("Pictures");
   app.add_option("pictures", pictures, "PNG or JPEG files").required();
   app.topic("Network");
   app.add_option("--model", model, "name of a torchvision network").capture_default_str();

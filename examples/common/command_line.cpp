@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "ferrite/core/terminal.h"
-#include "ferrite/core/version.h"
 
 namespace examples {
 
@@ -44,14 +43,7 @@ std::size_t Option::count() const { return option_->count(); }
 
 CommandLine::CommandLine(const std::string& description, const std::vector<std::string>& examples)
     : app_(std::make_unique<CLI::App>(description, program_invocation_short_name)) {
-  app_->get_formatter()->column_width(32);
-  app_->set_version_flag("--version", program() + " " + ferrite::version(),
-                         "print the version of Ferrite");
-  app_->failure_message(ferrite::terminal::usage_error);
-  if (examples.empty()) return;
-  std::string text = "Examples:";
-  for (const std::string& example : examples) text += "\n  " + example;
-  app_->footer(text);
+  ferrite::terminal::set_up_cli(*app_, examples);
 }
 CommandLine::~CommandLine() = default;
 

@@ -27,7 +27,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
       .check(one_of(datasets))
       .capture_default_str();
   app.add_option("--data", options.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, else ./data-sets)");
   app.topic("Model and training");
   app.add_option("--model", options.model, "network to train")
       .check(one_of(models))
@@ -50,7 +50,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
   app.add_option("--workers", options.workers, "data loading threads (0: the training thread)")
       .check(whole(0, 256))
       .capture_default_str();
-  app.add_option("--seed", options.seed, "seed of all random numbers (weights, shuffling, ...)")
+  app.add_option("--seed", options.seed, "seed of weights, shuffling and all other random numbers")
       .check(whole<std::uint64_t>(0))
       .capture_default_str();
   app.topic("Files");
@@ -58,7 +58,7 @@ void add_training_options(CommandLine& app, TrainingOptions& options,
                  "folder for final.safetensors (created if missing)");
   app.add_option("--report", options.report, "JSON file for the configuration and every epoch");
   app.add_option("--curves", options.curves,
-                 "SVG file for loss and accuracy by epoch (default: next to the report, or in the "
+                 "SVG file for loss and accuracy by epoch (default next to the report, or in the "
                  "checkpoint folder)");
   app.add_option("--log", options.log,
                  "file with one row per epoch: CSV, or JSON Lines if the name ends in .jsonl");

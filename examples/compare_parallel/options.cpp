@@ -77,10 +77,10 @@ void add_what_is_trained(CommandLine& app, Options& o) {
           {"synthetic", "synthetic-digits", "mnist", "fashion-mnist", "cifar10", "image-folder"}))
       .capture_default_str();
   app.add_option("--data", o.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, ./data-sets)");
   app.add_option(
          "--image-size", o.image_size,
-         "height and width of images (default: 28 for synthetic images, 224 for image folders)")
+         "height and width of images (default 28 for synthetic images, 224 for image folders)")
       .check(whole<std::int64_t>(1));
   app.add_option("--channels", o.channels, "channels of synthetic images")
       .check(whole<std::int64_t>(1))
@@ -95,29 +95,29 @@ void add_what_is_trained(CommandLine& app, Options& o) {
 
 void add_what_is_compared(CommandLine& app, Options& o) {
   app.topic("Comparison");
-  app.add_option("--device", o.device, "cuda, cpu (virtual devices), or auto: cuda if available")
+  app.add_option("--device", o.device,
+                 "kind of devices; cpu: virtual devices; auto: cuda if available")
       .check(one_of({"auto", "cuda", "cpu"}))
       .capture_default_str();
   app.add_option("--devices", o.devices,
-                 "numbers of devices, such as 1,2,4 (default: powers of two up to all GPUs; 1,2 on "
+                 "numbers of devices, such as 1,2,4 (default powers of two up to all GPUs; 1,2 on "
                  "the CPU)")
       .delimiter(',')
       .check(whole(1, 64));
   app.add_option("--batch", o.batch,
                  "images per step, of all devices (strong scaling) or of each device (weak "
-                 "scaling) (default: 64; resnet18: 32)")
+                 "scaling) (default 64; resnet18: 32)")
       .check(whole<std::int64_t>(1));
   app.add_option("--scaling", o.scaling,
                  "strong: the same batch in total; weak: the same batch per device")
       .check(one_of({"strong", "weak", "both"}))
       .capture_default_str();
   app.add_option("--strategies", o.strategies,
-                 "strategies to measure, from single, dp, dp-balanced, ddp, ddp-ring (default: "
-                 "all; with --link-delay, all except ddp)")
+                 "strategies to measure (default all; with --link-delay, all except ddp)")
       .delimiter(',')
       .check(one_of(kStrategies));
   app.add_option("--bucket-mb", o.bucket_mb,
-                 "DistributedDataParallel's bucket sizes in MB (default: 25, and a size that gives "
+                 "DistributedDataParallel's bucket sizes in MB (default 25, and a size that gives "
                  "several buckets)")
       .delimiter(',')
       .check(above_zero());
@@ -126,7 +126,7 @@ void add_what_is_compared(CommandLine& app, Options& o) {
       .delimiter(',')
       .check(one_of({"on", "off"}))
       .capture_default_str();
-  app.add_option("--amp", o.amp, "opt levels of mixed precision, such as O0,O1,O2 (default: O0)")
+  app.add_option("--amp", o.amp, "opt levels of mixed precision, such as O0,O1,O2 (default O0)")
       .delimiter(',')
       .check(one_of({"O0", "O1", "O2", "O3"}));
   app.add_option("--threads", o.threads, "compute threads per device")
@@ -139,7 +139,7 @@ void add_what_is_compared(CommandLine& app, Options& o) {
       .check(one_of({"process", "thread"}))
       .capture_default_str();
   app.add_option("--backend", o.backend,
-                 "backend of ranks that are processes (default: depends on the device)")
+                 "backend of ranks that are processes (default depends on the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--link-delay", o.link_delay,
                  "simulate a network between ranks of this host (gloo, not ddp): none, "
@@ -151,10 +151,10 @@ void add_what_is_compared(CommandLine& app, Options& o) {
 void add_how(CommandLine& app, Options& o) {
   app.topic("Measurement");
   app.add_option("--steps", o.steps,
-                 "steps per repetition (default: 100; resnet18: 3, on CUDA devices 50)")
+                 "steps per repetition (default 100; resnet18: 3, on CUDA devices 50)")
       .check(whole(1));
   app.add_option("--warmup", o.warmup,
-                 "warm-up steps, not measured (default: 5; resnet18: 2; on CUDA devices 10)")
+                 "warm-up steps, not measured (default 5; resnet18: 2; on CUDA devices 10)")
       .check(whole(2));
   app.add_option("--repetitions", o.repetitions, "rounds; all cases take turns in each round")
       .check(whole(1))

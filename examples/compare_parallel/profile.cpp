@@ -8,6 +8,7 @@
 #include "ferrite/autograd/engine.h"
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/compare_parallel/measure.h"
 #include "ferrite/examples/compare_parallel/strategies.h"
 #include "ferrite/examples/compare_parallel/training.h"
@@ -150,9 +151,8 @@ ModelProfile measure_profile(const Options& o, const Case& what) {
   ModelProfile profile = profiler.profile();
   profile.model = o.model;
   profile.dtype = what.amp == "O0" ? "float32" : "amp " + what.amp;
-  profile.device =
-      o.is_cuda() ? cuda::properties(parallel::get_local_rank()).name
-                  : fmt::format("CPU, {} thread{}", what.threads, what.threads == 1 ? "" : "s");
+  profile.device = o.is_cuda() ? cuda::properties(parallel::get_local_rank()).name
+                               : fmt::format("CPU, {}", terminal::counted(what.threads, "thread"));
   for (const Tensor& buffer : make_network(o)->buffers())
     profile.buffer_bytes += static_cast<std::int64_t>(buffer.nbytes());
   return profile;

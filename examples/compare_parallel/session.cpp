@@ -188,10 +188,9 @@ Machine describe_machine(const Options& o) {
   if (!o.is_cuda()) {
     m.kind = "virtual cpu devices";
     m.meaning = fmt::format(
-        "Each device uses {} thread{} of a host with {} processors, and devices exchange data "
-        "through its memory. Times and shares are valid for this host and say nothing about GPUs. "
-        "{}",
-        o.threads, o.threads == 1 ? "" : "s", m.cores,
+        "Each device uses {} of a host with {} processors, and devices exchange data through its "
+        "memory. Times and shares are valid for this host and say nothing about GPUs. {}",
+        terminal::counted(o.threads, "thread"), m.cores,
         most * o.threads > m.cores
             ? "The devices have more threads than there are processors, which lowers the "
               "efficiency."

@@ -353,7 +353,7 @@ void add_simulate_options(CommandLine& app, SimulateOptions& s) {
       .check(at_least(0))
       .capture_default_str();
   add("--checkpoint-interval", s.checkpoint_interval,
-      "seconds between checkpoints (default: the optimum)")
+      "seconds between checkpoints (default the optimum)")
       .check(at_least(0));
   add_flag("!--no-failures", s.failures, "simulate no failures and no checkpoints");
   add("--worthwhile", s.worthwhile,

@@ -1,13 +1,17 @@
 // The benchmark: compares the fused op with the same computation by Ferrite's ops, forward and
 // backward.
 //
-//   custom_kernel_bench [device] [MiB of an operand]
+//   custom_kernel_bench [DEVICE] [MiB of an operand]
+#include <fmt/format.h>
+
+#include <charconv>
 #include <chrono>
 #include <functional>
-#include <iostream>
-#include <vector>
+#include <string_view>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
@@ -45,32 +49,62 @@ void run(const Device& device, double mib) {
     gate.set_grad({});
     value.set_grad({});
   };
-  const auto print = [&](const char* what, double seconds, double operands) {
-    std::cout << what << ": " << seconds * 1e6 << " microseconds";
-    if (operands > 0)
-      std::cout << ", " << operands * static_cast<double>(grad.nbytes()) / seconds * 1e-9
-                << " GB/s";
-    std::cout << '\n';
+  terminal::Table table({{"", terminal::Align::left}, {"microseconds"}, {"GB/s"}});
+  const auto add = [&](const char* what, double seconds, double operands) {
+    table.add({what, fmt::format("{:.1f}", seconds * 1e6),
+               operands > 0 ? fmt::format("{:.1f}", operands * static_cast<double>(grad.nbytes()) /
+                                                        seconds * 1e-9)
+                            : ""});
   };
-  std::cout << device.str() << ", operands of " << mib << " MiB\n";
+  fmt::print("{}, operands of {} MiB\n\n", device.str(), mib);
   no_grad([&] {
-    print("fused forward", seconds_of(device, [&] { swiglu::swiglu(gate, value); }), 3);
-    print("Ferrite's ops", seconds_of(device, [&] { plain(gate, value); }), 0);
+    add("fused forward", seconds_of(device, [&] { swiglu::swiglu(gate, value); }), 3);
+    add("Ferrite's ops", seconds_of(device, [&] { plain(gate, value); }), 0);
   });
-  print("fused forward and backward", seconds_of(device, [&] { step(swiglu::swiglu); }), 8);
-  print("Ferrite's ops", seconds_of(device, [&] { step(plain); }), 0);
+  add("fused forward and backward", seconds_of(device, [&] { step(swiglu::swiglu); }), 8);
+  add("Ferrite's ops", seconds_of(device, [&] { step(plain); }), 0);
+  table.print();
+}
+
+double number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  FERRITE_CHECK(error == std::errc() && end == text.data() + text.size() && value > 0, ValueError,
+                "MiB", "expected a number above 0, got '{}'", text);
+  return value;
+}
+
+terminal::Help help() {
+  terminal::Help help("custom_kernel_bench [DEVICE] [MiB]",
+                      "Compares the fused op with the same computation by Ferrite's ops, forward "
+                      "and backward.");
+  help.topic("Arguments");
+  help.option("DEVICE", "cpu, cuda or cuda:N (default cuda:0 if there is a CUDA device, else cpu)");
+  help.option("MiB", "size of an operand (default 64)");
+  help.topic("Other options");
+  help.option("-h, --help", "print this help");
+  help.option("--version", "print the version of Ferrite");
+  help.add("Examples:\n  custom_kernel_bench cpu 16");
+  return help;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  terminal::flush_lines();
+  const std::string_view first = argc > 1 ? argv[1] : cuda::is_available() ? "cuda:0" : "cpu";
   try {
-    run(Device(argc > 1               ? argv[1]
-               : cuda::is_available() ? "cuda:0"
-                                      : "cpu"),
-        argc > 2 ? std::stod(argv[2]) : 64);
+    if (first == "-h" || first == "--help") {
+      fmt::print("{}", help().str());
+    } else if (first == "--version") {
+      fmt::print("custom_kernel_bench {}\n", version());
+    } else {
+      FERRITE_CHECK(argc <= 3, ValueError, "custom_kernel_bench",
+                    "expected a device and a size, got {} arguments", argc - 1);
+      run(Device(std::string(first)), argc > 2 ? number(argv[2]) : 64);
+    }
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
+    fmt::print(stderr, "{}", terminal::error_line(error.what()));
     return 1;
   }
 }

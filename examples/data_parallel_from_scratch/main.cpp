@@ -184,10 +184,11 @@ void train(int num_devices, std::int64_t batch_size, double lr, const examples::
     for (const Tensor& total : totals) loss += total.item<double>();
     timer.pause();
     accuracy = evaluate_accuracy(device_params[0], test_loader, devices[0]);
-    fmt::print("epoch {:>2}  loss {:.4f}  test acc {:.4f}\n", epoch,
-               loss / static_cast<double>(seen), accuracy);
+    const std::string label = metrics::progress_label("epoch", epoch, options.epochs);
+    fmt::print("{}\n{}\n", metrics::train_line(label, loss / static_cast<double>(seen)),
+               metrics::test_line(label, {}, accuracy));
   }
-  fmt::print("test acc: {:.2f}, {:.1f} sec/epoch on [{}]\n\n", accuracy,
+  fmt::print("test accuracy {:.4f}, {:.1f} s per epoch on [{}]\n\n", accuracy,
              timer.seconds() / static_cast<double>(options.epochs), fmt::join(devices, ", "));
 }
 
@@ -203,7 +204,7 @@ int data_parallel_from_scratch(int argc, char** argv) {
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, else ./data-sets)");
   app.topic("Training");
   app.add_option("--epochs", o.epochs, "passes over the training set")
       .check(examples::whole<std::int64_t>(1))
@@ -222,7 +223,7 @@ int data_parallel_from_scratch(int argc, char** argv) {
       .check(examples::whole(1, Device::kMaxIndex + 1))
       .capture_default_str();
   app.add_option("--device", o.device,
-                 "cuda, cpu (virtual devices of one thread each), or auto: cuda if available")
+                 "kind of devices; cpu: virtual ones of one thread each; auto: cuda if available")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;

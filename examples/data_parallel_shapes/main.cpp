@@ -82,9 +82,9 @@ int data_parallel_shapes(int argc, char** argv) {
   Options o;
   app.topic("Devices");
   app.add_option("--devices", o.devices,
-                 "number of devices (default: all CUDA devices, or 4 virtual CPU devices)")
+                 "number of devices (default all CUDA devices, or 4 virtual CPU devices)")
       .check(examples::whole(1, Device::kMaxIndex + 1));
-  app.add_option("--device", o.device, "cuda, cpu, or auto: cuda if available")
+  app.add_option("--device", o.device, "kind of devices; auto: cuda if available")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   app.topic("Data");

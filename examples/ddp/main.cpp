@@ -38,15 +38,16 @@ void add_options(examples::CommandLine& app, examples::ddp::Options& options) {
   app.add_option("--nr", node.node_rank, "index of this node, from 0 (also -nr)")
       .check(examples::whole(0));
   app.add_option("--master-addr", node.master_addr,
-                 "address of the node with -nr 0, for several nodes (default: $MASTER_ADDR)");
+                 "address of the node with -nr 0, for several nodes (default $MASTER_ADDR)");
   app.add_option("--master-port", node.master_port,
-                 "free port on that node (default: $MASTER_PORT, 29500)")
+                 "free port on that node (default $MASTER_PORT, 29500)")
       .check(examples::whole(1, 65535));
-  app.add_option("--backend", options.backend, "nccl or gloo (default: depends on the device)")
+  app.add_option("--backend", options.backend,
+                 "communication between processes (default depends on the device)")
       .check(examples::one_of({"nccl", "gloo"}));
   app.add_flag("--sync-bn", options.sync_bn, "normalize with the statistics of all processes");
   app.add_option("--scale-lr", options.scale_lr,
-                 "scale the learning rate with the number of processes: none, linear or sqrt")
+                 "scale the learning rate with the number of processes")
       .check(examples::one_of({"none", "linear", "sqrt"}))
       .capture_default_str();
 }

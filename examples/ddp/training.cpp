@@ -3,12 +3,16 @@
 #include <ferrite/ferrite.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/lines.h"
 #include "ferrite/examples/common/optimizers.h"
 #include "ferrite/examples/common/ranks.h"
 #include "ferrite/examples/common/report.h"
@@ -86,13 +90,15 @@ class Run {
   void train() {
     describe();
     const metrics::Timer timer;
+    double accuracy = 0;
     for (std::int64_t epoch = 1; epoch <= *options_.epochs && !finished(); ++epoch) {
-      one_epoch(epoch);
+      const std::string label = metrics::progress_label("epoch", epoch, *options_.epochs);
+      const double train_loss = one_epoch(label);
       // Each rank has its own running statistics: those of rank 0 are tested and saved.
       if (!options_.sync_bn) share_buffers(net_);
-      evaluate(epoch);
+      accuracy = evaluate(epoch, label, train_loss);
     }
-    fmt::print("Training complete in: {}\n", metrics::format_duration(timer.seconds()));
+    fmt::print("\n{}\n", finished_line(accuracy, steps_, timer.seconds()));
     if (!writes_ || options_.checkpoint_dir.empty()) return;
     const auto path = std::filesystem::path(options_.checkpoint_dir) / "final.safetensors";
     save(net_.state_dict(), path);
@@ -112,9 +118,9 @@ class Run {
     const std::string backend(parallel::default_group()->backend());
     fmt::print("{}: {} train and {} test images\n", options_.dataset, data_.train->size(),
                data_.test->size());
-    fmt::print(
-        "{} process(es), backend {}, {} images per step each; rank 0 on {} with {} thread(s)\n",
-        world_size, backend, *options_.batch_size, device_.str(), num_threads());
+    fmt::print("{}, backend {}, {} images per step each; rank 0 on {} with {}\n",
+               terminal::counted(world_size, "process", "processes"), backend, *options_.batch_size,
+               device_.str(), terminal::counted(num_threads(), "thread"));
     report_.set("configuration", {{"dataset", options_.dataset},
                                   {"world_size", world_size},
                                   {"backend", backend},
@@ -135,24 +141,36 @@ class Run {
     loss_.update(loss, labels.numel());
   }
 
-  void one_epoch(std::int64_t epoch) {
+  /// The mean loss over all ranks.
+  double one_epoch(const std::string& label) {
     net_.train();
     loss_.reset();
-    std::int64_t i = 0;
+    std::int64_t steps = train_loader_.size(), done = 0;
+    if (options_.max_steps > 0) steps = std::min(steps, options_.max_steps - steps_);
+    metrics::ProgressBar bar(label, steps);
+    metrics::Throughput speed;
+    const auto images_per_second = [&] { return speed.rate() * parallel::get_world_size(); };
     for (auto& [images, labels] : train_loader_) {
       if (graphed_)
         (*graphed_)(images, labels);
       else
         step(images, labels);
       ++steps_;
-      if (++i % 100 == 0 && writes_)
-        fmt::print("Epoch [{}/{}], Step [{}/{}], Loss: {:.4f}\n", epoch, *options_.epochs, i,
-                   train_loader_.size(), loss_.value().val());
-      if (finished()) break;
+      speed.update(labels.numel());
+      if (++done == steps) break;
+      if (writes_ && bar.due(done))
+        bar.update(done, fmt::format("loss {:.4f} {:.0f} images/s", loss_.value().avg(),
+                                     images_per_second()));
     }
+    parallel::all_reduce_metrics(loss_);
+    const double loss = loss_.value().avg();
+    bar.finish(
+        metrics::train_line(label, loss, {}, fmt::format("{:.0f} images/s", images_per_second())));
+    return loss;
   }
 
-  void evaluate(std::int64_t epoch) {
+  /// The accuracy on the test images.
+  double evaluate(std::int64_t epoch, const std::string& label, double train_loss) {
     const NoGradGuard guard;
     net_.eval();
     metrics::DeviceAverageMeter loss(device_);
@@ -163,16 +181,16 @@ class Run {
       loss.update(cross_entropy(logits, labels), labels.numel());
       accuracy.update(logits, labels);
     }
-    parallel::all_reduce_metrics(loss_, loss, accuracy);
-    const double train_loss = loss_.value().avg(), test_loss = loss.value().avg();
-    fmt::print("Epoch [{}/{}], train loss {:.4f}, test loss {:.4f}, test accuracy {:.4f}\n", epoch,
-               *options_.epochs, train_loss, test_loss, accuracy.value());
+    parallel::all_reduce_metrics(loss, accuracy);
+    const double test_loss = loss.value().avg();
+    fmt::print("{}\n", metrics::test_line(label, test_loss, accuracy.value()));
     std::fflush(stdout);
     report_.add_epoch({{"epoch", epoch},
                        {"step", steps_},
                        {"train_loss", number(train_loss)},
                        {"test_loss", number(test_loss)},
                        {"test_accuracy", accuracy.value()}});
+    return accuracy.value();
   }
 
   const Options& options_;

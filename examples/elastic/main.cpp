@@ -16,8 +16,10 @@
 #include <optional>
 #include <random>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/lines.h"
 #include "ferrite/examples/elastic/options.h"
 
 namespace {
@@ -66,6 +68,10 @@ class Run {
   std::int64_t total_steps_;
   data::TrainingState state_;
   data::CheckpointManager checkpoints_;
+
+  std::int64_t resumed_at_ = 0;
+  metrics::Timer timer_;
+  std::optional<metrics::ProgressBar> bar_;
 
   std::mt19937_64 fate_{std::random_device()()};  // of --kill-every
 };
@@ -116,10 +122,13 @@ void Run::step(const Tensor& images, const Tensor& labels) {
   loss.backward();
   sgd_->step();
   ++steps_;
-  if (first_ && (steps_ % options_.print_freq == 0 || steps_ == total_steps_)) {
-    fmt::print("step {}/{} loss {:.4f}\n", steps_, total_steps_, loss.item<float>());
-    std::fflush(stdout);
-  }
+  if (!first_) return;
+  const std::int64_t done = steps_ - resumed_at_;
+  if (steps_ % options_.print_freq == 0 || steps_ == total_steps_)
+    bar_->finish(metrics::train_line(metrics::progress_label("step", steps_, total_steps_),
+                                     loss.item<float>()));
+  else if (bar_->redraws() && bar_->due(done))
+    bar_->update(done, fmt::format("loss {:.4f}", loss.item<float>()));
 }
 
 void Run::one_epoch() {
@@ -143,18 +152,23 @@ void Run::evaluate() {
     mean_loss.update(cross_entropy(logits, labels), labels.numel());
   }
   parallel::all_reduce_metrics(accuracy, mean_loss);
-  if (first_)
-    fmt::print("test loss {:.4f} accuracy {:.4f} after {} steps\n", mean_loss.value().avg(),
-               accuracy.value(), steps_);
+  if (!first_) return;
+  fmt::print("{}\n\n", metrics::test_line(metrics::progress_label("step", steps_, total_steps_),
+                                          mean_loss.value().avg(), accuracy.value()));
+  fmt::print("{}\n", examples::finished_line(accuracy.value(), steps_, timer_.seconds()));
 }
 
 void Run::train() {
   resume();
   if (first_)
-    fmt::print("{} on {} ranks with {}: {} train and {} test images, steps {} to {}\n",
-               options_.dataset, parallel::get_world_size(), parallel::default_group()->backend(),
-               data_.train->size(), data_.test->size(), steps_, total_steps_);
+    fmt::print("{} on {} with {}: {} train and {} test images, steps {} to {}\n", options_.dataset,
+               terminal::counted(parallel::get_world_size(), "rank"),
+               parallel::default_group()->backend(), data_.train->size(), data_.test->size(),
+               steps_, total_steps_);
   std::fflush(stdout);
+  resumed_at_ = steps_;
+  timer_.reset();
+  bar_.emplace("training", total_steps_ - steps_);
   while (steps_ < total_steps_) one_epoch();
   evaluate();
   if (!first_) return;

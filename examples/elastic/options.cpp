@@ -19,7 +19,7 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
       .check(one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, else ./data-sets)");
   app.add_option("--epochs", o.epochs, "passes over the training set")
       .check(positive)
       .capture_default_str();
@@ -31,8 +31,8 @@ std::optional<Options> parse_options(int argc, char** argv, int& exit_code) {
   app.add_option("--lr", o.lr, "initial learning rate").check(above_zero()).capture_default_str();
   app.topic("Devices and threads");
   app.add_option("--device", o.device,
-                 "auto (cuda if there is a CUDA device), cpu, or cuda; each rank uses the device "
-                 "of its LOCAL_RANK")
+                 "cuda: each rank uses the device of its LOCAL_RANK; auto: cuda if there is a CUDA "
+                 "device")
       .check(one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   app.add_option("--workers", o.workers, "data loading threads (0: the training thread)")

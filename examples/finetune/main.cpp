@@ -44,15 +44,18 @@ void train_mode(nn::Module& net) {
     if (!norm->weight.requires_grad()) norm->eval();
 }
 
-double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer) {
+double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer,
+                   metrics::ProgressBar& bar) {
   train_mode(net);
   metrics::DeviceAverageMeter losses(loader.options().device);
+  std::int64_t done = 0;
   for (auto& [images, labels] : loader) {
     const Tensor loss = cross_entropy(net(images), labels);
     optimizer.zero_grad();
     loss.backward();
     optimizer.step();
     losses.update(loss, images.size(0));
+    if (bar.due(++done)) bar.update(done, fmt::format("loss {:.4f}", losses.value().avg()));
   }
   return losses.value().avg();
 }
@@ -130,8 +133,11 @@ int finetune(int argc, char** argv) {
 
   double best = -1;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
-    const double loss = train_epoch(net, train_loader, adamw), accuracy = evaluate(net, val_loader);
-    fmt::print("epoch {}: train loss {:.4f}, val accuracy {:.4f}\n", epoch, loss, accuracy);
+    const std::string label = metrics::progress_label("epoch", epoch, epochs);
+    metrics::ProgressBar bar(label, train_loader.size());
+    bar.finish(metrics::train_line(label, train_epoch(net, train_loader, adamw, bar)));
+    const double accuracy = evaluate(net, val_loader);
+    fmt::print("{}\n", metrics::test_line(label, {}, accuracy));
     if (accuracy > best && !save_path.empty()) save(net.state_dict(), save_path);
     best = std::max(best, accuracy);
   }

@@ -8,10 +8,12 @@
 
 #include <iostream>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/command_line.h"
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/device_use.h"
 #include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/lines.h"
 #include "ferrite/examples/common/optimizers.h"
 #include "ferrite/examples/common/profiling.h"
 #include "ferrite/examples/common/report.h"
@@ -69,11 +71,10 @@ double train_epochs(const Run& run, nn::Module& model, examples::lenet::Trainer&
                     metrics::ConfusionMatrix& confusion, examples::Report& report) {
   examples::lenet::Metrics test;
   for (std::int64_t epoch = 1; !trainer.finished(); ++epoch) {
-    const std::string label = fmt::format("epoch {:>2}/{}", epoch, run.recipe.epochs);
+    const std::string label = metrics::progress_label("epoch", epoch, run.recipe.epochs);
     const examples::lenet::Metrics m = trainer.epoch(train_loader, label);
     test = examples::lenet::evaluate(model, test_loader, trainer.finished() ? &confusion : nullptr);
-    fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", label.size(), test.loss,
-               test.accuracy);
+    fmt::print("{}\n", metrics::test_line(label, test.loss, test.accuracy));
     report.add_epoch(epoch_report(epoch, trainer, m, test, run.device));
   }
   if (const nn::GraphedStepStats* stats = trainer.graph_stats()) {
@@ -108,8 +109,8 @@ void train(const Run& run) {
       examples::make_optimizer(run.recipe.optimizer, model->parameters(),
                                {.lr = run.recipe.lr, .momentum = run.recipe.momentum});
   std::cout << *model << '\n';
-  fmt::print("{} on {}: {} train and {} test images, {} thread(s)\n", run.options.dataset,
-             run.device.str(), data.train->size(), data.test->size(), num_threads());
+  fmt::print("{} on {}: {} train and {} test images, {}\n", run.options.dataset, run.device.str(),
+             data.train->size(), data.test->size(), terminal::counted(num_threads(), "thread"));
 
   std::int64_t steps = run.recipe.epochs * train_loader.size();
   if (run.options.max_steps > 0) steps = std::min(steps, run.options.max_steps);
@@ -124,9 +125,8 @@ void train(const Run& run) {
   metrics::ConfusionMatrix confusion(static_cast<std::int64_t>(data.classes.size()), run.device);
   const double accuracy =
       train_epochs(run, *model, trainer, train_loader, test_loader, confusion, report);
-  fmt::print("\ntest accuracy {:.4f} after {} steps in {:.1f} s\n", accuracy, trainer.steps(),
-             total.seconds());
-  fmt::print("\n{}", confusion.value().report(data.classes));
+  fmt::print("\n{}\n", examples::finished_line(accuracy, trainer.steps(), total.seconds()));
+  fmt::print("\n{}", terminal::with_heading(confusion.value().report(data.classes)));
   report.set("test_accuracy", accuracy);
   report.set("seconds", total.seconds());
   report.write();

@@ -102,10 +102,10 @@ Metrics Trainer::epoch(data::DataLoader<>& loader, const std::string& label) {
   FERRITE_CHECK(std::isfinite(m.loss), ValueError, "lenet",
                 "the loss is no longer finite after step {}: lower --lr", steps_);
   const std::string use = device_use(device_);
-  progress.finish(fmt::format(
-      "{}  train loss {:.4f} accuracy {:.4f}  {:.0f} images/s, waiting for data {:.1f} %{}{}",
-      label, m.loss, m.accuracy, m.images_per_second, 100 * m.waiting_for_data,
-      use.empty() ? "" : "  ", use));
+  progress.finish(metrics::train_line(
+      label, m.loss, m.accuracy,
+      fmt::format("{:.0f} images/s, waiting for data {:.1f} %{}{}", m.images_per_second,
+                  100 * m.waiting_for_data, use.empty() ? "" : "  ", use)));
   return m;
 }
 

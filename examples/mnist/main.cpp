@@ -55,15 +55,18 @@ std::shared_ptr<data::Dataset> open_digits(const std::string& folder, data::Spli
   }
 }
 
-double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer) {
+double train_epoch(nn::Module& net, data::DataLoader<>& loader, optim::Optimizer& optimizer,
+                   metrics::ProgressBar& bar) {
   net.train();
   metrics::DeviceAverageMeter losses(loader.options().device);
+  std::int64_t done = 0;
   for (auto& [images, labels] : loader) {
     const Tensor loss = cross_entropy(net(images), labels);
     optimizer.zero_grad();
     loss.backward();
     optimizer.step();
     losses.update(loss, images.size(0));
+    if (bar.due(++done)) bar.update(done, fmt::format("loss {:.4f}", losses.value().avg()));
   }
   return losses.value().avg();
 }
@@ -81,18 +84,14 @@ int main(int argc, char** argv) try {
   std::string folder, save_path, device_name = cuda::is_available() ? "cuda" : "cpu";
   int epochs = 3;
   CLI::App app("Trains a convolutional network on MNIST.", "mnist");
-  app.footer("Examples:\n  mnist --data data-sets --epochs 3 --save mnist.safetensors");
-  app.set_version_flag("--version", std::string("mnist ") + version(), "print the version");
-  app.failure_message(terminal::usage_error);
+  terminal::set_up_cli(app, {"mnist --data data-sets --epochs 3 --save mnist.safetensors"});
   app.option_defaults()->group("Files");
   app.add_option("--data", folder, "folder with the MNIST files");
   app.add_option("--save", save_path, "write the trained weights to this .safetensors file");
   app.option_defaults()->group("Training");
   app.add_option("--device", device_name, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the training images")
-      ->check([](const std::string& text) {
-        return std::atoi(text.c_str()) > 0 ? "" : "expected a positive number, got " + text;
-      })
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
@@ -108,9 +107,10 @@ int main(int argc, char** argv) try {
   net.to(device);
   optim::Adam adam(net.parameters(), {.lr = 1e-3});
   for (int epoch = 1; epoch <= epochs; ++epoch) {
-    const double loss = train_epoch(net, train_loader, adam);
-    fmt::print("epoch {}: train loss {:.4f}, test accuracy {:.4f}\n", epoch, loss,
-               evaluate(net, test_loader));
+    const std::string label = metrics::progress_label("epoch", epoch, epochs);
+    metrics::ProgressBar bar(label, train_loader.size());
+    bar.finish(metrics::train_line(label, train_epoch(net, train_loader, adam, bar)));
+    fmt::print("{}\n", metrics::test_line(label, {}, evaluate(net, test_loader)));
   }
   if (!save_path.empty()) save(net.state_dict(), save_path);
 } catch (const std::exception& e) {

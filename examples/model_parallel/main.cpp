@@ -93,6 +93,7 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
   optim::SGD sgd(net.parameters(), {.lr = options.lr, .momentum = 0.9});
   Tensor first, last;
   std::int64_t step = 0;
+  metrics::ProgressBar bar(name, options.steps);
   const metrics::Timer timer;
   while (step < options.steps)
     for (auto& [images, labels] : loader) {
@@ -102,6 +103,7 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
       sgd.step();
       if (step == 0) first = last;
       if (++step == options.steps) break;
+      if (bar.due(step)) bar.update(step, fmt::format("step {}/{}", step, options.steps));
     }
   const double from = first.item<double>(), to = last.item<double>();
   synchronize(input), synchronize(output);
@@ -112,8 +114,9 @@ void train(const std::string& name, nn::Module& net, const Device& input, const 
   data::DataLoader test_loader(data.test, {.batch_size = 1000});
   for (auto& [images, labels] : test_loader)
     accuracy.update(net(images.to(input)), labels.to(output));
-  fmt::print("{:<11} loss {:.4f} to {:.4f}  test acc {:.4f}  {:.1f} ms per step\n", name, from, to,
-             accuracy.value(), 1000 * seconds / static_cast<double>(options.steps));
+  bar.finish(fmt::format(
+      "{:<10}  train loss {:.4f} to {:.4f}  test accuracy {:.4f}  {:.1f} ms per step", name, from,
+      to, accuracy.value(), 1000 * seconds / static_cast<double>(options.steps)));
   for (const auto& [path, p] : net.named_parameters())
     fmt::print("    {:<12} {} on {}\n", path, p.shape(), p.device());
 }
@@ -129,7 +132,7 @@ int model_parallel(int argc, char** argv) {
       .check(examples::one_of({"synthetic-digits", "mnist", "fashion-mnist"}))
       .capture_default_str();
   app.add_option("--data", o.data.data,
-                 "folder that holds the data set (default: $FERRITE_DATA, ./data-sets)");
+                 "folder that holds the data set (default $FERRITE_DATA, else ./data-sets)");
   app.topic("Model and training");
   app.add_option("--hidden", o.hidden, "hidden units")
       .check(examples::whole<std::int64_t>(2))
@@ -147,7 +150,7 @@ int model_parallel(int argc, char** argv) {
   app.topic("Devices");
   app.add_option(
          "--device", o.device,
-         "cuda, cpu (virtual devices of one thread each), or auto: cuda if there are two devices")
+         "kind of devices; cpu: virtual ones of one thread each; auto: cuda if there are two")
       .check(examples::one_of({"auto", "cpu", "cuda"}))
       .capture_default_str();
   if (const auto status = app.parse(argc, argv)) return *status;

@@ -30,7 +30,7 @@ int pipeline(int argc, char** argv) {
       .check(examples::whole(1, 16))
       .capture_default_str();
   app.add_option("--devices", options.devices,
-                 "devices of the stages (default: CUDA devices if there are enough, otherwise "
+                 "devices of the stages (default CUDA devices if there are enough, otherwise "
                  "cpu:0, cpu:1, ...)")
       .delimiter(',');
   app.add_option("--chunks", options.chunks, "micro-batches per batch")
@@ -40,7 +40,7 @@ int pipeline(int argc, char** argv) {
                  "micro-batches whose activations are recomputed during backward")
       .check(examples::one_of({"always", "except_last", "never"}))
       .capture_default_str();
-  app.add_option("--balance", options.balance, "balance stages by: time, size (memory) or layers")
+  app.add_option("--balance", options.balance, "what stages have equal parts of; size: of memory")
       .check(examples::one_of({"time", "size", "layers"}))
       .capture_default_str();
   app.add_option("--width", options.width, "channels of the first stage of ResNet-18")

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/lines.h"
 #include "ferrite/examples/common/optimizers.h"
 #include "ferrite/nn/models/resnet_layers.h"
 
@@ -139,8 +142,8 @@ void train(const Options& options, const std::vector<Device>& devices) {
                            .checkpoint = checkpoint_of(options.checkpoint),
                            .balance = balance});
   const Device last = pipe.output_device();
-  fmt::print("{}: {} train and {} test images; {} thread(s) per device\n", options.dataset,
-             data.train->size(), data.test->size(), num_threads());
+  fmt::print("{}: {} train and {} test images; {} per device\n", options.dataset,
+             data.train->size(), data.test->size(), terminal::counted(num_threads(), "thread"));
   fmt::print("{}({})\n", pipe.name(), pipe.extra_repr());
   if (options.measured > 0) {
     const StateDict before = net.layers.state_dict().clone();
@@ -155,9 +158,15 @@ void train(const Options& options, const std::vector<Device>& devices) {
   const auto optimizer = optimizer_of(options, pipe);
   const metrics::Timer timer;
   std::int64_t steps = 0;
+  double accuracy = 0;
   const auto finished = [&] { return options.max_steps > 0 && steps >= options.max_steps; };
   for (std::int64_t epoch = 1; epoch <= *options.epochs && !finished(); ++epoch) {
+    const std::string label = metrics::progress_label("epoch", epoch, *options.epochs);
+    std::int64_t most = loader.size(), done = 0;
+    if (options.max_steps > 0) most = std::min(most, options.max_steps - steps);
+    metrics::ProgressBar bar(label, most);
     metrics::DeviceAverageMeter losses(last);
+    metrics::Throughput speed;
     for (const auto& [images, labels] : loader) {
       const Tensor loss = cross_entropy(pipe(images), labels.to(last));
       optimizer->zero_grad();
@@ -165,14 +174,20 @@ void train(const Options& options, const std::vector<Device>& devices) {
       optimizer->step();
       losses.update(loss, images.size(0));
       ++steps;
-      if (finished()) break;
+      speed.update(images.size(0));
+      if (++done == most) break;
+      if (bar.due(done))
+        bar.update(done,
+                   fmt::format("loss {:.4f} {:.0f} images/s", losses.value().avg(), speed.rate()));
     }
-    fmt::print("epoch {}: loss {:.4f}, test accuracy {:.4f}\n", epoch, losses.value().avg(),
-               accuracy_of(pipe, tests, last));
+    const double loss = losses.value().avg();
+    bar.finish(metrics::train_line(label, loss, {}, fmt::format("{:.0f} images/s", speed.rate())));
+    accuracy = accuracy_of(pipe, tests, last);
+    fmt::print("{}\n", metrics::test_line(label, {}, accuracy));
   }
   for (const Device& device : devices) synchronize(device);
-  fmt::print("{} steps in {}\n{}", steps, metrics::format_duration(timer.seconds()),
-             pipe.report().str());
+  fmt::print("\n{}\n\n{}", finished_line(accuracy, steps, timer.seconds()),
+             terminal::with_heading(pipe.report().str(), 1));
   if (options.checkpoint_dir.empty()) return;
   const auto path = std::filesystem::path(options.checkpoint_dir) / "final.safetensors";
   save(net.saved().state_dict(), path);

@@ -12,9 +12,11 @@
 #include <iostream>
 #include <optional>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/device_use.h"
 #include "ferrite/examples/common/folder.h"
+#include "ferrite/examples/common/lines.h"
 #include "ferrite/examples/common/optimizers.h"
 #include "ferrite/examples/common/ranks.h"
 #include "ferrite/examples/common/report.h"
@@ -201,8 +203,8 @@ void Run::one_epoch() {
   });
   const bool last = epoch_ == trainer_->last_epoch();
   const examples::resnet18::Metrics test = evaluate(last ? &confusion_ : nullptr);
-  const std::size_t indent = examples::resnet18::epoch_label(epoch_, options_).size();
-  fmt::print("{:<{}}  test  loss {:.4f} accuracy {:.4f}\n", "", indent, test.loss, test.accuracy);
+  const std::string label = examples::resnet18::epoch_label(epoch_, options_);
+  fmt::print("{}\n", metrics::test_line(label, test.loss, test.accuracy));
   nlohmann::json row = {{"epoch", epoch_},
                         {"step", trainer_->steps()},
                         {"lr", optimizer_->lr()},
@@ -216,8 +218,7 @@ void Run::one_epoch() {
   if (ema_) {
     const optim::AveragedWeights averaged(*model_, *ema_);
     const examples::resnet18::Metrics ema = evaluate();
-    fmt::print("{:<{}}  with averaged weights: loss {:.4f} accuracy {:.4f}\n", "", indent, ema.loss,
-               ema.accuracy);
+    fmt::print("{}\n", metrics::test_line(label, ema.loss, ema.accuracy, "with averaged weights"));
     row["ema_loss"] = examples::number(ema.loss);
     row["ema_accuracy"] = ema.accuracy;
   }
@@ -234,13 +235,15 @@ void Run::train() {
     resume();
   }
   std::cout << *model_ << '\n';
-  fmt::print("{} on {}: {} train and {} test images of {} classes, {} thread(s)\n",
-             options_.dataset, device_.str(), data_.train->size(), data_.test->size(),
-             data_.classes.size(), num_threads());
+  fmt::print("{} on {}: {} train and {} test images of {}, {}\n", options_.dataset, device_.str(),
+             data_.train->size(), data_.test->size(),
+             terminal::counted(std::ssize(data_.classes), "class", "classes"),
+             terminal::counted(num_threads(), "thread"));
   if (ddp_)
-    fmt::print("{} process(es), backend {}, {} images per step each; learning rate {:g}\n",
-               parallel::get_world_size(), parallel::default_group()->backend(),
-               *options_.batch_size * options_.accumulate, learning_rate(options_));
+    fmt::print("{}, backend {}, {} images per step each; learning rate {:g}\n",
+               terminal::counted(parallel::get_world_size(), "process", "processes"),
+               parallel::default_group()->backend(), *options_.batch_size * options_.accumulate,
+               learning_rate(options_));
   report_.set("configuration", configuration());
   report_.write();
   const metrics::Timer total;
@@ -251,10 +254,9 @@ void Run::train() {
 
 void Run::finish(double seconds) {
   const double accuracy = report_.epochs().back().at("test_accuracy");
-  fmt::print("\ntest accuracy {:.4f} after {} steps in {}\n", accuracy, trainer_->steps(),
-             metrics::format_duration(seconds));
+  fmt::print("\n{}\n", examples::finished_line(accuracy, trainer_->steps(), seconds));
   const metrics::ConfusionCounts counts = confusion_.value();
-  if (counts.total() > 0) fmt::print("\n{}", counts.str(data_.classes));
+  if (counts.total() > 0) fmt::print("\n{}", terminal::with_heading(counts.str(data_.classes)));
   if (const nn::GraphedStepStats* stats = trainer_->graph_stats()) {
     fmt::print(
         "\ngraph: launched for {} steps; {} steps ran without it, to warm up or with other "

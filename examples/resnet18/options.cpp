@@ -37,8 +37,8 @@ void check(const Options& o) {
 void add_network(CommandLine& app, Options& o) {
   app.topic("Network");
   app.add_option("--stem", o.stem,
-                 "standard (7x7, pooling), small (3x3), or auto (depends on the image size); for "
-                 "ResNets and the patches of vision transformers")
+                 "first layers of ResNets, and patches of vision transformers; standard: 7x7 with "
+                 "pooling; small: 3x3; auto: depends on the image size")
       .check(one_of({"auto", "standard", "small"}))
       .capture_default_str();
   app.add_option(
@@ -52,7 +52,7 @@ void add_network(CommandLine& app, Options& o) {
                  "also keep their running statistics");
   app.topic("Images");
   app.add_flag("--augment,!--no-augment", o.images.augment,
-               "augment the training images (default: yes)");
+               "augment the training images (default yes)");
   app.add_flag("--trivial-augment", o.images.trivial_augment,
                "also apply TrivialAugmentWide: one random operation of random strength per image");
   app.add_option("--random-erase", o.images.random_erase,
@@ -66,10 +66,11 @@ void add_network(CommandLine& app, Options& o) {
 }
 
 void add_training(CommandLine& app, Options& o) {
-  app.topic("Optimisation");
-  app.add_option("--schedule", o.schedule,
-                 "learning rate schedule after the warm-up: cosine (to 0), step (divided by 10 "
-                 "after each third of the epochs) or constant")
+  app.topic("Optimization");
+  app.add_option(
+         "--schedule", o.schedule,
+         "learning rate schedule after the warm-up; cosine: to 0; step: divided by 10 after "
+         "each third of the epochs")
       .check(one_of({"cosine", "step", "constant"}))
       .capture_default_str();
   app.add_option("--warmup-epochs", o.warmup_epochs,
@@ -117,8 +118,7 @@ void add_precision(CommandLine& app, Options& o) {
   app.add_option("--half", o.half, "16-bit type")
       .check(one_of({"float16", "bfloat16"}))
       .capture_default_str();
-  app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32,
-                 "true or false; overrides the opt level")
+  app.add_option("--keep-batchnorm-fp32", o.keep_batchnorm_fp32, "overrides the opt level")
       .check(one_of({"true", "false"}));
   app.add_option("--loss-scale", o.loss_scale, "a number or \"dynamic\"; overrides the opt level");
 }
@@ -129,11 +129,12 @@ void add_processes(CommandLine& app, Options& o) {
                "train on several processes, started by ferrite-run, torchrun --no-python, mpirun "
                "or srun; --batch-size is per process");
   app.add_flag("--sync-bn", o.sync_bn, "normalize with the statistics of all processes");
-  app.add_option("--backend", o.backend, "nccl or gloo (default: depends on the device)")
+  app.add_option("--backend", o.backend,
+                 "communication between processes (default depends on the device)")
       .check(one_of({"nccl", "gloo"}));
   app.add_option("--scale-lr", o.scale_lr,
                  "scale the learning rate with the images per step, over all processes and "
-                 "accumulated batches: none, linear or sqrt")
+                 "accumulated batches")
       .check(one_of({"none", "linear", "sqrt"}))
       .capture_default_str();
   app.add_option("--base-batch-size", o.base_batch_size,

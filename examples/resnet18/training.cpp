@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ferrite/core/terminal.h"
 #include "ferrite/examples/common/device_use.h"
 #include "ferrite/examples/common/profiling.h"
 #include "ferrite/examples/resnet18/model.h"
@@ -40,7 +41,7 @@ double ranks() { return parallel::get_world_size(); }
 }  // namespace
 
 std::string epoch_label(std::int64_t epoch, const Options& options) {
-  return fmt::format("epoch {:>2}/{}", epoch, *options.epochs);
+  return metrics::progress_label("epoch", epoch, *options.epochs);
 }
 
 Trainer::Trainer(Training training, const Options& options, std::int64_t steps_an_epoch,
@@ -167,15 +168,14 @@ void Trainer::step(const Tensor& images, const Tensor& labels) {
   loss_.update(where(gt(bad, 0), guard_.mean(), mean), n);
 }
 
-void Trainer::report_skipped(const std::string& label) {
+void Trainer::report_skipped(metrics::ProgressBar& bar, const std::string& label) {
   if (const std::string overflows = training_.amp.overflow_message(); !overflows.empty())
-    fmt::print("{}: {}\n", label, overflows);
+    bar.finish(fmt::format("{}: {}", label, overflows));
   const LossGuard::Skipped now = guard_.skipped();
   if (now.steps > skipped_)
-    fmt::print(
-        "{}: {} step(s) skipped up to step {}: their last loss was {:.4g}, the running "
-        "mean is {:.4g}\n",
-        label, now.steps - skipped_, steps_, now.loss, now.mean);
+    bar.finish(fmt::format(
+        "{}: {} skipped up to step {}: their last loss was {:.4g}, the running mean is {:.4g}",
+        label, terminal::counted(now.steps - skipped_, "step"), steps_, now.loss, now.mean));
   skipped_ = now.steps;
   FERRITE_CHECK(
       now.in_a_row < kMaxSkippedInARow, ValueError, "resnet18",
@@ -219,13 +219,13 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader<>& loader,
                   .accuracy = gathered_.value(),
                   .images_per_second = speed.rate() * ranks(),
                   .waiting_for_data = (loader.seconds_waited() - waited) / speed.seconds()};
-  report_skipped(label);
+  report_skipped(bar, label);
   const std::string use = device_use(training_.device);
-  bar.finish(fmt::format(
-      "{}  train loss {:.4f} accuracy {:.4f}  lr {:.2e}  {:.0f} images/s, waiting for data {:.1f} %"
-      "{}{}",
-      label, m.loss, m.accuracy, training_.optimizer.lr(), m.images_per_second,
-      100 * m.waiting_for_data, use.empty() ? "" : "  ", use));
+  bar.finish(
+      metrics::train_line(label, m.loss, m.accuracy,
+                          fmt::format("lr {:.2e}  {:.0f} images/s, waiting for data {:.1f} %{}{}",
+                                      training_.optimizer.lr(), m.images_per_second,
+                                      100 * m.waiting_for_data, use.empty() ? "" : "  ", use)));
   return m;
 }
 
@@ -233,7 +233,7 @@ Metrics Trainer::epoch(std::int64_t epoch, data::DataLoader<>& loader,
 void Trainer::show(metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
                    const metrics::Throughput& speed) {
   const metrics::AverageMeter loss = loss_.value();
-  report_skipped(label);
+  report_skipped(bar, label);
   bar.update(done,
              fmt::format("loss {:.4f} ({:.4f}) accuracy {:.3f} lr {:.2e} {:.0f} images/s",
                          loss.val(), loss.avg(), accuracy_.value(), training_.optimizer.lr(),

@@ -87,7 +87,7 @@ class Trainer {
   void gather();
   void show(ferrite::metrics::ProgressBar& bar, const std::string& label, std::int64_t done,
             const ferrite::metrics::Throughput& speed);
-  void report_skipped(const std::string& label);
+  void report_skipped(ferrite::metrics::ProgressBar& bar, const std::string& label);
   std::vector<ferrite::Tensor> master_weights() const;
 
   Training training_;

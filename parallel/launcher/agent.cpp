@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
@@ -82,16 +83,20 @@ std::string last_line(std::string_view text) {
 /// node; several lines. `workers` may be null.
 std::string failure_text(const RankReport& first, const LocalWorkers* workers, const Round& round) {
   std::string text;
+  const std::size_t end = std::min(first.what.find('\n'), first.what.size());
+  const std::string what =
+      terminal::styled(first.what.substr(0, end), terminal::Style::red, stderr) +
+      first.what.substr(end);
   if (first.rank < 0)
-    text = fmt::format("node {} ({}): {}", first.node, first.host, first.what);
+    text = fmt::format("node {} ({}): {}", first.node, first.host, what);
   else if (first.pid == 0)  // known only by its heartbeat
-    text = fmt::format("rank {} ({}) {}", first.rank, first.host, first.what);
+    text = fmt::format("rank {} ({}) {}", first.rank, first.host, what);
   else
     text = fmt::format(
         "rank {} (node {}, {}, local rank {}, process {}) {} at {}, {:.1f} s after "
         "its start",
-        first.rank, first.node, first.host, first.local_rank, first.pid, first.what,
-        local_time(first.at), first.after);
+        first.rank, first.node, first.host, first.local_rank, first.pid, what, local_time(first.at),
+        first.after);
   std::string tail = first.tail;
   const int local = first.rank - round.first_rank;
   const bool here = workers && local >= 0 && local < workers->size();

@@ -8,6 +8,7 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/terminal.h"
 #include "ferrite/parallel/launcher/host.h"
 
 namespace ferrite::launcher {
@@ -99,16 +100,16 @@ void check_backend(Given g) {
 
 // clang-format off
 constexpr Option kOptions[] = {
-    {"--nproc-per-node", "N", "number of workers on this node, or cpu, gpu or auto (default: 1)",
+    {"--nproc-per-node", "N", "number of workers on this node, or cpu, gpu or auto (default 1)",
      [](Options& o, Given g) { o.nproc_per_node = processes(g.option, g.text); }, "Workers and nodes"},
-    {"--nnodes", "N", "number of nodes of the job (default: 1)",
+    {"--nnodes", "N", "number of nodes of the job (default 1)",
      [](Options& o, Given g) { o.nnodes = nodes(g.option, g.text); }},
     {"--node-rank", "R", "rank of this node, from 0",
      [](Options& o, Given g) { o.node_rank = whole(g.option, g.text, 0); }},
-    {"--master-addr", "HOST", "address of node 0 (default for one node: 127.0.0.1)",
+    {"--master-addr", "HOST", "address of node 0 (default 127.0.0.1 for one node)",
      [](Options& o, Given g) { o.master_addr = g.text; }},
     {"--master-port", "PORT",
-     "port of node 0's agent (default: any free port for one node, otherwise 29500)",
+     "port of node 0's agent (default any free port for one node, otherwise 29500)",
      [](Options& o, Given g) { o.master_port = port(g.option, g.text); }},
     {"--standalone", "", "run on one node, on any free port",
      [](Options& o, Given) { o.standalone = true; }},
@@ -118,27 +119,27 @@ constexpr Option kOptions[] = {
      [](Options& o, Given g) { o.rdzv_endpoint = g.text; }},
     {"--rdzv-backend", "NAME", "c10d or static, accepted for compatibility with torchrun; both do the same",
      [](Options&, Given g) { check_backend(g); }},
-    {"--rdzv-id", "TEXT", "name of the job, the same on all nodes (default: none)",
+    {"--rdzv-id", "TEXT", "name of the job, the same on all nodes (default none)",
      [](Options& o, Given g) { o.run_id = g.text; }},
-    {"--rdzv-timeout", "S", "seconds to wait for all nodes (default: 600)",
+    {"--rdzv-timeout", "S", "seconds to wait for all nodes (default 600)",
      [](Options& o, Given g) { o.rdzv_timeout = seconds(g.option, g.text, 0.1); }},
-    {"--max-restarts", "K", "maximum number of restarts of the workers after failures (default: 0)",
+    {"--max-restarts", "K", "maximum number of restarts of the workers after failures (default 0)",
      [](Options& o, Given g) { o.max_restarts = whole(g.option, g.text, 0); }, "Failures"},
     {"--restart-backoff", "S",
-     "seconds to wait before the first restart, doubled with each restart (default: 1)",
+     "seconds to wait before the first restart, doubled with each restart (default 1)",
      [](Options& o, Given g) { o.restart_backoff = seconds(g.option, g.text, 0); }},
-    {"--restart-backoff-max", "S", "longest wait before a restart, in seconds (default: 60)",
+    {"--restart-backoff-max", "S", "longest wait before a restart, in seconds (default 60)",
      [](Options& o, Given g) { o.restart_backoff_max = seconds(g.option, g.text, 0); }},
     {"--restart-reset", "S",
-     "after workers ran for this many seconds, all restarts are available again (default: 3600)",
+     "after workers ran for this many seconds, all restarts are available again (default 3600)",
      [](Options& o, Given g) { o.restart_reset = seconds(g.option, g.text, 0); }},
     {"--heartbeat-timeout", "S",
-     "ranks of process groups, and nodes, that are silent for more seconds count as hung (default: 60; "
+     "ranks of process groups, and nodes, that are silent for more seconds count as hung (default 60; "
      "0: never)",
      [](Options& o, Given g) { o.heartbeat_timeout = seconds(g.option, g.text, 0); }},
-    {"--monitor-interval", "S", "seconds between checks of heartbeats and of other nodes (default: 0.1)",
+    {"--monitor-interval", "S", "seconds between checks of heartbeats and of other nodes (default 0.1)",
      [](Options& o, Given g) { o.monitor_interval = seconds(g.option, g.text, 0.001); }},
-    {"--grace-period", "S", "seconds between a signal to the workers and killing them (default: 30)",
+    {"--grace-period", "S", "seconds between a signal to the workers and killing them (default 30)",
      [](Options& o, Given g) { o.grace_period = seconds(g.option, g.text, 0); }},
     {"--log-dir", "DIR", "save the workers' output as DIR/restart_<k>/rank_<r>.out and .err",
      [](Options& o, Given g) { o.log_dir = g.text; }, "Output of the workers"},
@@ -146,16 +147,16 @@ constexpr Option kOptions[] = {
      "or -t: streams that go to the console and to files: 0 (none), 1 (stdout), 2 (stderr), 3 (both), "
      "or by local rank as 0:3,1:2 (default with --log-dir: 3)",
      [](Options& o, Given g) { o.tee = StreamChoice::parse(g.option, g.text); }},
-    {"--redirects", "N", "or -r: streams that go only to files, with the values of --tee (default: 0)",
+    {"--redirects", "N", "or -r: streams that go only to files, with the values of --tee (default 0)",
      [](Options& o, Given g) { o.redirects = StreamChoice::parse(g.option, g.text); }},
-    {"--local-ranks-filter", "R,R", "local ranks that the console shows (default: all)",
+    {"--local-ranks-filter", "R,R", "local ranks that the console shows (default all)",
      [](Options& o, Given g) { o.local_ranks_filter = ranks(g); }},
     {"--no-prefix", "", "do not prefix lines on the console with '[rank 0] '",
      [](Options& o, Given) { o.prefix = false; }},
     {"--no-python", "", "accepted for compatibility with torchrun; programs are always started directly",
      [](Options&, Given) {}, "Other options"},
-    {"--version", "", "print the version of Ferrite", [](Options& o, Given) { o.version = true; }},
     {"--help", "", "print this help", [](Options& o, Given) { o.help = true; }},
+    {"--version", "", "print the version of Ferrite", [](Options& o, Given) { o.version = true; }},
 };
 // clang-format on
 
@@ -313,38 +314,29 @@ Options parse_options(const std::vector<std::string>& arguments) {
 }
 
 std::string help_text() {
-  std::string text =
-      "Usage: ferrite-run [OPTIONS] program [its arguments]\n\n"
+  terminal::Help help(
+      "ferrite-run [OPTIONS] program [its arguments]",
       "Starts one process of the program per worker, with RANK, LOCAL_RANK, WORLD_SIZE, "
-      "MASTER_ADDR\nand similar variables in its environment, watches the workers, and restarts "
-      "them if one fails.\nOptions may be written with - or _, and take their values as "
-      "--name=VALUE or --name VALUE.\n";
-  constexpr std::size_t kColumn = 30, kWidth = 96;
+      "MASTER_ADDR "
+      "and similar variables in its environment, watches the workers, and restarts them if one "
+      "fails. "
+      "Options may be written with - or _, and take their values as --name=VALUE or --name VALUE.");
   for (const Option& option : kOptions) {
-    if (*option.topic) text += fmt::format("\n{}:\n", option.topic);
-    std::string line = fmt::format("  {} {}", option.name, option.value);
-    line.resize(std::max(line.size() + 1, kColumn), ' ');
-    for (const std::string_view word : split(option.help, ' ')) {
-      if (line.size() + word.size() > kWidth) {
-        line.back() = '\n';
-        text += line;
-        line.assign(kColumn, ' ');
-      }
-      line += word;
-      line += ' ';
-    }
-    line.pop_back();
-    text += line + "\n";
+    if (*option.topic) help.topic(option.topic);
+    const std::string name = option.name == std::string_view("--help") ? "-h, --help" : option.name;
+    help.option(*option.value ? name + " " + option.value : name, option.help);
   }
-  text +=
-      "\nExamples:\n"
+  help.add(
+      "Examples:\n"
       "  ferrite-run --standalone --nproc-per-node=2 train --epochs 3\n"
       "  ferrite-run --standalone --nproc-per-node=gpu --max-restarts=3 --log-dir=logs train\n"
       "  ferrite-run --nnodes=2 --nproc-per-node=8 --rdzv-endpoint=10.1.1.5:29500 train    # on "
-      "both nodes\n";
-  return text +
-         "\nThe exit status is 0 if all workers exit with 0, otherwise the status of the first "
-         "worker that\nfailed, or 128 + N if signal N ended it. See docs/launcher.md for more.\n";
+      "both nodes");
+  help.add(
+      "The exit status is 0 if all workers exit with 0, otherwise the status of the first worker "
+      "that "
+      "failed, or 128 + N if signal N ended it. See docs/launcher.md for more.");
+  return help.str();
 }
 
 }  // namespace ferrite::launcher

@@ -176,3 +176,65 @@ TEST_CASE("a table's heading is bold where that shows") {
   table.print(pty.stream());
   CHECK(pty.screen() == "\033[1mn\033[0m\r\n1\r\n");
 }
+
+TEST_CASE("numbers are followed by a word in the singular or the plural") {
+  CHECK(terminal::counted(1, "step") == "1 step");
+  CHECK(terminal::counted(0, "step") == "0 steps");
+  CHECK(terminal::counted(2, "process", "processes") == "2 processes");
+}
+
+TEST_CASE("help is wrapped, in columns, with topics and examples") {
+  terminal::Help help("train [OPTIONS] FILE",
+                      "Trains a network, and says after each epoch what "
+                      "its loss is on images that it has not seen.");
+  help.topic("Training");
+  help.option("--epochs N", "passes over the images");
+  help.option("--an-option-whose-name-is-long TEXT", "text");
+  help.option("--lr NUMBER",
+              "the learning rate at the beginning, from which it falls in half a "
+              "cosine to zero");
+  help.topic("Other options");
+  help.option("-h, --help", "print this help");
+  help.add(
+      "Examples:\n  train --epochs 3    # a command is left as it is, however long it may be on "
+      "its line");
+  help.add("The status is 0.");
+  CHECK(help.str(nullptr) ==
+        "Usage: train [OPTIONS] FILE\n"
+        "\n"
+        "Trains a network, and says after each epoch what its loss is on images that it\n"
+        "has not seen.\n"
+        "\n"
+        "Training:\n"
+        "  --epochs N   passes over the images\n"
+        "  --an-option-whose-name-is-long TEXT\n"
+        "               text\n"
+        "  --lr NUMBER  the learning rate at the beginning, from which it falls in half a\n"
+        "               cosine to zero\n"
+        "\n"
+        "Other options:\n"
+        "  -h, --help   print this help\n"
+        "\n"
+        "Examples:\n"
+        "  train --epochs 3    # a command is left as it is, however long it may be on its line\n"
+        "\n"
+        "The status is 0.\n");
+  const PseudoTerminal pty(50);
+  const Variable kind("TERM", "xterm");
+  const Variable none("NO_COLOR", nullptr);
+  const std::string text = help.str(pty.stream());
+  CHECK(
+      text.starts_with("\033[1mUsage:\033[0m train [OPTIONS] FILE\n\n"
+                       "Trains a network, and says after each epoch what\n"));
+  CHECK(text.find("\n\033[1mTraining:\033[0m\n") != std::string::npos);
+  CHECK(text.find("\n\033[1mExamples:\033[0m\n  train") != std::string::npos);
+}
+
+TEST_CASE("the heading of a table given as text is bold where that shows") {
+  const PseudoTerminal pty(40);
+  const Variable kind("TERM", "xterm");
+  const Variable none("NO_COLOR", nullptr);
+  CHECK(terminal::with_heading("n\n1\n", 0, pty.stream()) == "\033[1mn\033[0m\n1\n");
+  CHECK(terminal::with_heading("two\n\nn\n1\n", 2, pty.stream()) == "two\n\n\033[1mn\033[0m\n1\n");
+  CHECK(terminal::with_heading("n\n1\n", 0, nullptr) == "n\n1\n");
+}

@@ -11,7 +11,7 @@ namespace {
 /// Losses, one of each report.
 std::vector<double> losses(const std::string& text) {
   std::vector<double> result;
-  const std::regex line(R"(step \d+: loss (\d+\.\d{4}), perplexity \d+\.\d{2}\n)");
+  const std::regex line(R"(step +\d+/\d+  train loss (\d+\.\d{4})  perplexity \d+\.\d{2}\n)");
   for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it)
     result.push_back(std::stod((*it)[1]));
   return result;

@@ -11,7 +11,7 @@ namespace {
 /// The losses of all epochs of all runs.
 std::vector<double> losses(const std::string& text) {
   std::vector<double> result;
-  const std::regex line(R"(epoch +\d+  loss (\S+)  test acc \d\.\d{4}\n)");
+  const std::regex line(R"(epoch +\d+/\d  train loss (\S+)\n +test  accuracy \d\.\d{4}\n)");
   for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it)
     result.push_back(std::stod((*it)[1]));
   return result;
@@ -40,7 +40,7 @@ TEST_CASE("data_parallel_from_scratch has the same losses on any number of devic
   check_fine(outcome);
   check_alike(outcome.out, 3, 3);
   for (const char* devices : {"[cpu:0]\n", "[cpu:0, cpu:1]\n", "[cpu:0, cpu:1, cpu:2, cpu:3]\n"})
-    CHECK(contains(outcome.out, std::string(" sec/epoch on ") + devices));
+    CHECK(contains(outcome.out, std::string(" s per epoch on ") + devices));
 
   if (cuda::device_count() >= 2) {
     arguments = common;

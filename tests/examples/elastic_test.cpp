@@ -92,7 +92,7 @@ TEST_CASE(
   const LaunchResult alone = launch(elastic.arguments("alone", {}));
   INFO(alone.out, alone.err);
   REQUIRE(alone.code == 0);
-  CHECK(contains(alone.out, "[rank 0] step 192/192 loss "));
+  CHECK(contains(alone.out, "[rank 0] step 192/192  train loss "));
   CHECK(contains(alone.out, "after 192 steps"));
   const std::string expected = elastic.weights("alone");
   REQUIRE(expected.size() > 100'000);

@@ -51,7 +51,7 @@ struct Photos {
 
 std::vector<double> accuracies(const std::string& text) {
   std::vector<double> result;
-  const std::regex line(R"(epoch \d+: train loss \d+\.\d{4}, val accuracy (\d\.\d{4})\n)");
+  const std::regex line(R"(epoch +\d+/\d  train loss \d+\.\d{4}\n +test  accuracy (\d\.\d{4})\n)");
   for (std::sregex_iterator it(text.begin(), text.end(), line), end; it != end; ++it)
     result.push_back(std::stod((*it)[1]));
   return result;

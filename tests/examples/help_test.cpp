@@ -1,4 +1,6 @@
 // What the programs of examples/ have in common: --help, --version and the form of errors.
+#include <sstream>
+
 #include "ferrite/core/version.h"
 #include "ferrite/tests/examples/workplace.h"
 
@@ -14,7 +16,12 @@ TEST_CASE("programs: --help has a usage and examples, --version names the progra
     CAPTURE(name);
     const Outcome help = run_program(name, {"--help"}, folder.path());
     check_fine(help);
-    CHECK(contains(help.out, "\nUsage: " + name + " [OPTIONS]"));
+    CHECK(help.out.starts_with("Usage: " + name + " [OPTIONS]"));
+    CHECK(contains(help.out, "\nOther options:\n  -h, --help "));
+    CHECK_FALSE(contains(help.out, ":{"));
+    CHECK_FALSE(contains(help.out, "\n\n\n"));
+    std::istringstream options(help.out.substr(0, help.out.find("\nExamples:\n")));
+    for (std::string line; std::getline(options, line);) CHECK(line.size() <= 80);
     CHECK(contains(help.out, "\nExamples:\n  "));
     const Outcome version = run_program(name, {"--version"}, folder.path());
     check_fine(version);

@@ -14,7 +14,8 @@ TEST_CASE("model_parallel has the same losses on one device, by layers and by ma
                    "--steps", "8", "--hidden", "9", "--device", device});
     check_fine(outcome);
     INFO(outcome.out);
-    const std::regex line(R"((one device|by layers|by matrix) +loss (\S+) to (\S+)  test acc)");
+    const std::regex line(
+        R"((one device|by layers|by matrix) +train loss (\S+) to (\S+)  test accuracy )");
     std::vector<double> first, last;
     for (std::sregex_iterator it(outcome.out.begin(), outcome.out.end(), line), end; it != end;
          ++it) {

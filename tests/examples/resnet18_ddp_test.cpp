@@ -94,7 +94,9 @@ Trained train(const ResNetPlace& place, int ranks, const std::string& folder,
   Ranks running(place, ranks, into(place, folder, more));
   const std::vector<Outcome> outcomes = running.finish();
   for (const Outcome& outcome : outcomes) check_fine(outcome);
-  CHECK(contains(outcomes[0].out, std::to_string(ranks) + " process(es), backend gloo"));
+  CHECK(contains(outcomes[0].out,
+                 std::to_string(ranks) +
+                     (ranks == 1 ? " process, backend gloo" : " processes, backend gloo")));
   for (std::size_t rank = 1; rank < outcomes.size(); ++rank) CHECK(outcomes[rank].out.empty());
   return result_of(place, folder);
 }

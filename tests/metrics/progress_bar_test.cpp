@@ -67,3 +67,16 @@ TEST_CASE("a progress bar of blocks is drawn in eighths") {
   CHECK(bar(0.5 / 4) == "x |▌   |");
   CHECK(bar(2.875 / 4) == "x |██▉ |");
 }
+
+TEST_CASE("lines of training and test: what is given, below each other") {
+  const std::string epoch = ferrite::metrics::progress_label("epoch", 3, 10);
+  CHECK(epoch == "epoch  3/10");
+  CHECK(ferrite::metrics::progress_label("epoch", 1, 5) == "epoch  1/5");
+  CHECK(ferrite::metrics::progress_label("step", 20, 5000) == "step   20/5000");
+  CHECK(ferrite::metrics::train_line(epoch, 0.59449, 0.7805, "19996 images/s") ==
+        "epoch  3/10  train loss 0.5945 accuracy 0.7805  19996 images/s");
+  CHECK(ferrite::metrics::train_line(epoch, 0.5) == "epoch  3/10  train loss 0.5000");
+  CHECK(ferrite::metrics::test_line(epoch, 0.5, 0.75) ==
+        "             test  loss 0.5000 accuracy 0.7500");
+  CHECK(ferrite::metrics::test_line(epoch, {}, 0.75) == "             test  accuracy 0.7500");
+}
