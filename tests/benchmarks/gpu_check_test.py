@@ -98,7 +98,7 @@ class Visit(unittest.TestCase):
         status, text = self.visit("--seconds", "20", "kernels", "nccl", LIMIT_kernels="4")
         self.assertEqual(status, 0, text)
         self.assertEqual(self.steps("figures"), {"kernels": "ok"}, text)
-        self.assertIn("nccl           not begun", text)
+        self.assertIn("nccl           not started", text)
         self.assertEqual(self.called("test_parallel"), 0)
 
     def test_a_step_ends_with_the_visit(self):

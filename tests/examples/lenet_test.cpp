@@ -30,7 +30,7 @@ TEST_CASE("lenet trains on synthetic digits, reports, saves, and predicts") {
   check_fine(trained);
   CHECK(contains(trained.out, "conv2d_relu_max_pool backward"));
   CHECK(contains(trained.out, "5 steps of"));
-  CHECK(contains(trained.out, "trace in runs/c/trace.json"));
+  CHECK(contains(trained.out, "trace written to runs/c/trace.json"));
   CHECK(json::parse(read_file(place / "runs/c/trace.json")).at("traceEvents").size() > 500);
   CHECK(contains(trained.out, "(conv1): Conv2d(1, 6, kernel_size=(5, 5)"));
   CHECK(contains(trained.out, "weights saved in runs/a/final.safetensors"));
