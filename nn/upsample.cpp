@@ -22,17 +22,24 @@ UpsamplingBilinear2d::UpsamplingBilinear2d(const InterpolateOptions& options)
 
 Tensor Upsample::forward(const Tensor& input) { return interpolate(input, options_); }
 
+namespace {
+
+/// One number if all are the same.
+template <class T, class F>
+std::string listed(const ops::PerDim<T>& v, F&& text) {
+  if (v.h == v.w && (v.count < 3 || v.d == v.h)) return text(v.w);
+  if (v.count == 2) return fmt::format("({}, {})", text(v.h), text(v.w));
+  return fmt::format("({}, {}, {})", text(v.d), text(v.h), text(v.w));
+}
+
+}  // namespace
+
 std::string Upsample::extra_repr() const {
-  const ScaleFactor& f = options_.scale_factor;
-  std::string text;
-  if (f == ScaleFactor(0))
-    text = "size=" + repr_short(options_.size);
-  else if (f.h == f.w)
-    text = "scale_factor=" + repr(f.h);
-  else
-    text = fmt::format("scale_factor=({}, {})", repr(f.h), repr(f.w));
-  return text +
-         (options_.mode == InterpolateMode::nearest ? ", mode='nearest'" : ", mode='bilinear'");
+  const std::string text =
+      options_.scale_factor == ScaleFactor(0)
+          ? "size=" + listed(options_.size, [](std::int64_t n) { return std::to_string(n); })
+          : "scale_factor=" + listed(options_.scale_factor, [](double f) { return repr(f); });
+  return text + ", mode='" + options_.mode.name() + "'";
 }
 
 }  // namespace ferrite::nn

@@ -1,4 +1,4 @@
-// Upsample, UpsamplingNearest2d, UpsamplingBilinear2d: resizing of images.
+// Upsample, UpsamplingNearest2d, UpsamplingBilinear2d: resizing of sequences, images and volumes.
 #pragma once
 
 #include "ferrite/nn/module.h"
@@ -6,9 +6,10 @@
 
 namespace ferrite::nn {
 
-/// interpolate() as a module: [N, C, H, W] to [N, C, *size], or to sizes of floor(input * factor),
-/// with its options: `Upsample({.scale_factor = 2})`. The mode is the nearest element unless it is
-/// given. Invalid options are a ValueError of the first forward().
+/// interpolate() as a module: [N, C, L], [N, C, H, W] or [N, C, D, H, W] to [N, C, *size], or to
+/// sizes of floor(input * factor), with its options and modes: `Upsample({.scale_factor = 2})`. The
+/// mode is the nearest element unless it is given. Invalid options are a ValueError of the first
+/// forward().
 ///
 ///   nn::Upsample up({.scale_factor = 2, .mode = "bilinear", .align_corners = false});
 ///   Tensor y = up(randn({1, 3, 8, 8}));  // [1, 3, 16, 16]

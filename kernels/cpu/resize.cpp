@@ -16,12 +16,12 @@ std::int64_t grain_of(std::int64_t work) {
 }
 
 /// What all results along an axis are made of.
-std::vector<ResizeAxis::Source> sources_of(const ResizeAxis& axis, InterpolateMode mode) {
+std::vector<ResizeAxis::Source> sources_of(const ResizeAxis& axis, ResizeFilter filter) {
   std::vector<ResizeAxis::Source> sources;
   sources.reserve(static_cast<std::size_t>(axis.output));
   for (std::int32_t o = 0; o < axis.output; ++o)
-    sources.push_back(mode == InterpolateMode::nearest ? axis.source<InterpolateMode::nearest>(o)
-                                                       : axis.source<InterpolateMode::bilinear>(o));
+    sources.push_back(filter == ResizeFilter::nearest ? axis.source<ResizeFilter::nearest>(o)
+                                                      : axis.source<ResizeFilter::linear>(o));
   return sources;
 }
 
@@ -33,9 +33,9 @@ class Shares {
     double weight;
   };
 
-  Shares(const ResizeAxis& axis, InterpolateMode mode)
+  Shares(const ResizeAxis& axis, ResizeFilter filter)
       : begin_(static_cast<std::size_t>(axis.input) + 1) {
-    const auto sources = sources_of(axis, mode);
+    const auto sources = sources_of(axis, filter);
     for (const auto& s : sources) {
       ++begin_[static_cast<std::size_t>(s.first) + 1];
       if (s.weight > 0) ++begin_[static_cast<std::size_t>(s.second) + 1];
@@ -69,7 +69,7 @@ V mix(const V& a, const V& b, C weight) {
 /// Calls f(row of results, its source rows' numbers, weight) for all rows, several at a time.
 template <class F>
 void for_each_row(const Resize2d& r, std::int64_t planes, std::int64_t width, F&& f) {
-  const auto rows = sources_of(r.h, r.mode);
+  const auto rows = sources_of(r.h, r.filter);
   parallel_for(planes * r.h.output, grain_of(4 * width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const auto& h = rows[static_cast<std::size_t>(row % r.h.output)];
@@ -82,7 +82,7 @@ void for_each_row(const Resize2d& r, std::int64_t planes, std::int64_t width, F&
 template <class T>
 void forward_contiguous(const Resize2d& r, T* out, const T* in) {
   using C = Compute<T>;
-  const auto columns = sources_of(r.w, r.mode);
+  const auto columns = sources_of(r.w, r.filter);
   const std::int64_t width = r.w.output;
   for_each_row(
       r, r.batch * r.channels, width,
@@ -105,7 +105,7 @@ void forward_contiguous(const Resize2d& r, T* out, const T* in) {
 template <class T>
 void forward_channels_last(const Resize2d& r, T* out, const T* in) {
   using C = Compute<T>;
-  const auto columns = sources_of(r.w, r.mode);
+  const auto columns = sources_of(r.w, r.filter);
   const std::int64_t channels = r.channels;
   for_each_row(r, r.batch, r.w.output * channels,
                [&](std::int64_t row, std::int64_t upper, std::int64_t lower, double weight) {
@@ -132,7 +132,7 @@ void forward_channels_last(const Resize2d& r, T* out, const T* in) {
 template <class T>
 void backward_contiguous(const Resize2d& r, T* grad_in, const T* grad_out) {
   using C = Compute<T>;
-  const Shares rows(r.h, r.mode), columns(r.w, r.mode);
+  const Shares rows(r.h, r.filter), columns(r.w, r.filter);
   const std::int64_t work = std::max<std::int64_t>(1, r.h.output / r.h.input) * r.w.output;
   parallel_for(r.batch * r.channels * r.h.input, grain_of(2 * work + r.w.input),
                [&](std::int64_t begin, std::int64_t end) {
@@ -161,7 +161,7 @@ void backward_contiguous(const Resize2d& r, T* grad_in, const T* grad_out) {
 template <class T>
 void backward_channels_last(const Resize2d& r, T* grad_in, const T* grad_out) {
   using C = Compute<T>;
-  const Shares rows(r.h, r.mode), columns(r.w, r.mode);
+  const Shares rows(r.h, r.filter), columns(r.w, r.filter);
   const std::int64_t channels = r.channels;
   const std::int64_t work = std::max<std::int64_t>(1, r.h.output / r.h.input) * r.w.output;
   parallel_for(
@@ -183,6 +183,103 @@ void backward_channels_last(const Resize2d& r, T* grad_in, const T* grad_out) {
       });
 }
 
+// ---- Along one dimension
+
+/// The windows and weights of all elements that a line makes.
+template <class C>
+struct Table {
+  std::vector<ResizeLine::Taps> taps;
+  std::vector<C> weights;
+  std::size_t width;
+
+  explicit Table(const ResizeLine& line)
+      : taps(static_cast<std::size_t>(line.axis.output)),
+        weights(taps.size() * static_cast<std::size_t>(line.most_cells())),
+        width(static_cast<std::size_t>(line.most_cells())) {
+    for (std::size_t o = 0; o < taps.size(); ++o)
+      taps[o] = line.taps(static_cast<std::int32_t>(o), &weights[o * width]);
+    if (line.transposed) transpose(static_cast<std::size_t>(line.axis.input));
+  }
+
+  const C* weights_of(std::int64_t i) const {
+    return &weights[static_cast<std::size_t>(i) * width];
+  }
+
+ private:
+  void transpose(std::size_t cells) {
+    std::vector<ResizeLine::Taps> shares(cells, {0, 0});
+    std::int32_t most = 1;
+    const auto size = static_cast<std::int32_t>(taps.size());
+    for (std::int32_t o = 0; o < size; ++o)
+      for (std::int32_t k = 0; k < taps[static_cast<std::size_t>(o)].count; ++k) {
+        auto& share = shares[static_cast<std::size_t>(taps[static_cast<std::size_t>(o)].first + k)];
+        if (share.count == 0) share.first = o;
+        share.count = o - share.first + 1;
+        most = std::max(most, share.count);
+      }
+    const auto wide = static_cast<std::size_t>(most);
+    std::vector<C> to(cells * wide);
+    for (std::size_t o = 0; o < taps.size(); ++o)
+      for (std::size_t k = 0; k < static_cast<std::size_t>(taps[o].count); ++k) {
+        const std::size_t i = static_cast<std::size_t>(taps[o].first) + k;
+        to[i * wide + o - static_cast<std::size_t>(shares[i].first)] = weights[o * width + k];
+      }
+    taps = std::move(shares);
+    weights = std::move(to);
+    width = wide;
+  }
+};
+
+// A sum of one element begins with -0, which leaves -0 as it is.
+
+/// The elements of a row lie next to each other.
+template <class In, class Out>
+void resize_rows(const ResizeLine& line, const Table<Compute<In>>& table, Out* out, const In* in) {
+  using C = Compute<In>;
+  const std::int64_t from = line.from(), to = line.to();
+  const std::int64_t work = from + to * static_cast<std::int64_t>(table.width);
+  parallel_for(line.outer, grain_of(work), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<C> cells(static_cast<std::size_t>(from));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const In* const x = in + row * from;
+      for_blocks(0, from, [&](std::int64_t i, auto n) {
+        store<n>(&cells[static_cast<std::size_t>(i)], load<n>(x + i));
+      });
+      for (std::int64_t o = 0; o < to; ++o) {
+        const auto& taps = table.taps[static_cast<std::size_t>(o)];
+        const C* const weights = table.weights_of(o);
+        C sum = taps.count == 1 ? C(-0.0) : C(0);
+        for (std::int32_t k = 0; k < taps.count; ++k)
+          if (weights[k] != 0) sum += weights[k] * cells[static_cast<std::size_t>(taps.first + k)];
+        out[row * to + o] = static_cast<Out>(sum);
+      }
+    }
+  });
+}
+
+/// Each element is a row of `inner` numbers.
+template <class In, class Out>
+void resize_columns(const ResizeLine& line, const Table<Compute<In>>& table, Out* out,
+                    const In* in) {
+  using C = Compute<In>;
+  const std::int64_t from = line.from(), to = line.to(), inner = line.inner;
+  const std::int64_t work = inner * (static_cast<std::int64_t>(table.width) + 1);
+  parallel_for(line.outer * to, grain_of(work), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const auto& taps = table.taps[static_cast<std::size_t>(row % to)];
+      const C* const weights = table.weights_of(row % to);
+      const In* const x = in + (row / to * from + taps.first) * inner;
+      for_blocks(0, inner, [&](std::int64_t c, auto n) {
+        Lanes<C, n> sum{};
+        if (taps.count == 1) sum = -sum;
+        for (std::int32_t k = 0; k < taps.count; ++k)
+          if (weights[k] != 0) sum += weights[k] * load<n>(x + k * inner + c);
+        store<n>(out + row * inner + c, sum);
+      });
+    }
+  });
+}
+
 }  // namespace
 
 void resize2d(const Resize2d& r, const View& out, const View& in) {
@@ -200,6 +297,17 @@ void resize2d_backward(const Resize2d& r, const View& grad_in, const View& grad_
       backward_channels_last(r, grad_in.as<T>(), grad_out.as<T>());
     else
       backward_contiguous(r, grad_in.as<T>(), grad_out.as<T>());
+  });
+}
+
+void resize_line(const ResizeLine& line, const View& out, const View& in) {
+  if (out.numel == 0) return;
+  dispatch_line(in.dtype, out.dtype, [&]<class In, class Out>() {
+    const Table<Compute<In>> table(line);
+    if (line.inner == 1)
+      resize_rows(line, table, out.as<Out>(), in.as<In>());
+    else
+      resize_columns(line, table, out.as<Out>(), in.as<In>());
   });
 }
 

@@ -277,35 +277,47 @@ void export_adaptive_max_pool(Exported& e) {
 void export_embedding(Exported& e) { e.give(e.graph.node("Gather", {e.inputs[1], e.inputs[0]})); }
 
 void export_interpolate(Exported& e) {
-  const bool linear = e.op.text("mode") == "linear", corners = e.op.flag("align_corners");
+  const std::string mode = e.op.text("mode");
+  const bool nearest = mode == "nearest", exact = mode == "nearest-exact",
+             cubic = mode == "bicubic", corners = e.op.flag("align_corners");
+  if (e.op.flag("antialias"))
+    e.op.refuse("its antialiasing is not ONNX's: resize without, or before the network");
   std::vector<NamedAttribute> attributes{
-      {"coordinate_transformation_mode", std::string(!linear   ? "asymmetric"
+      {"coordinate_transformation_mode", std::string(nearest   ? "asymmetric"
                                                      : corners ? "align_corners"
                                                                : "half_pixel")},
-      {"mode", e.op.text("mode")},
-      {"nearest_mode", std::string("floor")}};
-  const std::int64_t h = e.fixed_size(0, 2), w = e.fixed_size(0, 3);
+      {"mode", std::string(nearest || exact ? "nearest"
+                           : cubic          ? "cubic"
+                                            : "linear")},
+      {"nearest_mode", std::string(exact ? "round_prefer_ceil" : "floor")}};
   const Sizes& to = e.output().shape;
+  const int n = static_cast<int>(to.size());
+  std::vector<std::int64_t> axes, sizes;
+  for (int d = 2; d < n; ++d) {
+    axes.push_back(d);
+    sizes.push_back(to[static_cast<std::size_t>(d)].fixed);
+  }
   const bool by_size = e.op.flag("by_size");
   if (by_size && e.graph.opset() >= 18) {
-    attributes.push_back({"axes", std::vector<std::int64_t>{2, 3}});
-    return e.give(e.graph.node(
-        "Resize", {e.inputs[0], "", "", e.graph.integers({to[2].fixed, to[3].fixed})}, attributes));
+    attributes.push_back({"axes", axes});
+    return e.give(
+        e.graph.node("Resize", {e.inputs[0], "", "", e.graph.integers(sizes)}, attributes));
   }
   // Sizes of all dimensions, of which the batch may be computed; or the factors as they were given.
   if (by_size)
     return e.give(e.graph.node("Resize", {e.inputs[0], "", "", e.graph.sizes(to)}, attributes));
-  const auto factor = [](double given, std::int64_t from, std::int64_t into) {
+  std::vector<float> scales{1, 1};
+  for (int d = 2; d < n; ++d) {
     // Rounded to float32 it must still give that size.
-    float f = static_cast<float>(given);
-    while (static_cast<std::int64_t>(f * static_cast<float>(from)) < into)
+    const char* const names[] = {"scale_w", "scale_h", "scale_d"};
+    auto f = static_cast<float>(e.op.number(names[n - 1 - d]));
+    const auto from = static_cast<float>(e.fixed_size(0, d));
+    while (static_cast<std::int64_t>(f * from) < to[static_cast<std::size_t>(d)].fixed)
       f = std::nextafter(f, std::numeric_limits<float>::infinity());
-    return f;
-  };
-  const Tensor scales = from_vector<float>({1, 1, factor(e.op.number("scale_h"), h, to[2].fixed),
-                                            factor(e.op.number("scale_w"), w, to[3].fixed)},
-                                           {4});
-  e.give(e.graph.node("Resize", {e.inputs[0], "", e.graph.constant(scales)}, attributes));
+    scales.push_back(f);
+  }
+  e.give(e.graph.node(
+      "Resize", {e.inputs[0], "", e.graph.constant(from_vector<float>(scales, {n}))}, attributes));
 }
 
 }  // namespace

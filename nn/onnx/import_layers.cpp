@@ -293,40 +293,66 @@ Dims spatial(const Tensor& x) {
 Results global_mean(const Call& c) { return {mean(c[0], spatial(c[0]), true)}; }
 Results global_max(const Call& c) { return {amax(c[0], spatial(c[0]), true)}; }
 
-// ---- Resizing of images
+// ---- Resizing
+
+/// The mode of a Resize of `dims` dimensions; none if there is none.
+std::optional<InterpolateMode> resize_mode(const Call& c, int dims) {
+  using enum InterpolateMode;
+  const std::string mode = c.text("mode", "nearest"),
+                    place = c.text("coordinate_transformation_mode", "half_pixel"),
+                    rounding = c.text("nearest_mode", "round_prefer_floor");
+  if (dims < 3 || dims > 5 || c.integer("antialias", 0) != 0) return {};
+  if (mode == "nearest") {
+    if (place == "asymmetric" && rounding == "floor") return nearest;
+    if (place == "half_pixel" && rounding == "round_prefer_ceil") return nearest_exact;
+    return {};
+  }
+  if (place != "align_corners" && place != "half_pixel" && place != "pytorch_half_pixel") return {};
+  if (mode == "linear") return dims == 3 ? linear : dims == 4 ? bilinear : trilinear;
+  const bool cubic = mode == "cubic" && dims == 4 && c.real("cubic_coeff_a", -0.75) == -0.75 &&
+                     c.integer("exclude_outside", 0) == 0;
+  return cubic ? std::optional(bicubic) : std::nullopt;
+}
 
 Results run_resize(const Call& c) {
   const Tensor& x = c[0];
-  const std::string mode = c.text("mode", "nearest"),
-                    place = c.text("coordinate_transformation_mode", "half_pixel");
-  const bool linear = mode == "linear", corners = place == "align_corners";
-  const bool known = linear ? corners || place == "half_pixel" || place == "pytorch_half_pixel"
-                            : mode == "nearest" && place == "asymmetric" &&
-                                  c.text("nearest_mode", "round_prefer_floor") == "floor";
-  if (!known || x.dim() != 4)
+  const int dims = x.dim();
+  const std::string place = c.text("coordinate_transformation_mode", "half_pixel");
+  const std::optional<InterpolateMode> mode = resize_mode(c, dims);
+  if (!mode)
     c.node.refuse(
-        fmt::format("{} with {} of {} is not read; nearest (asymmetric, floor) and linear of "
-                    "images are",
-                    mode, place, x.describe()));
-  List axes = c.list("axes", {0, 1, 2, 3});
+        fmt::format("{} with {} of {} is not read; nearest (asymmetric, floor, or half_pixel, "
+                    "round_prefer_ceil) and linear of 3 to 5 dimensions and cubic of images are",
+                    c.text("mode", "nearest"), place, x.describe()));
+  List axes = c.list("axes", [&] {
+    List all;
+    for (int d = 0; d < dims; ++d) all.push_back(d);
+    return all;
+  }());
   const auto all_of = [&]<class T>(const std::vector<T>& given, std::vector<T> whole) {
     if (given.size() != axes.size()) c.node.refuse("expected a size or factor for each axis");
     for (std::size_t i = 0; i < axes.size(); ++i)
       whole[static_cast<std::size_t>(c.dim(axes[i]))] = given[i];
     return whole;
   };
-  InterpolateOptions o{.mode = linear ? InterpolateMode::bilinear : InterpolateMode::nearest};
-  if (linear) o.align_corners = corners;
+  const auto of_last = [&]<class Options>(const auto& v, Options) -> Options {
+    const auto at = [&](int d) { return v[static_cast<std::size_t>(dims - d)]; };
+    if (dims == 3) return Options(at(1));
+    return dims == 4 ? Options(at(2), at(1)) : Options(at(3), at(2), at(1));
+  };
+  InterpolateOptions o{.mode = *mode};
+  if (place == "align_corners" && *mode != InterpolateMode::nearest) o.align_corners = true;
   if (c.has(3) && c[3].numel() > 0) {
     const List sizes = all_of(c.integers(3), List(x.shape().begin(), x.shape().end()));
     if (sizes[0] != x.size(0) || sizes[1] != x.size(1))
       c.node.refuse("it resizes batch or channels");
-    o.size = {sizes[2], sizes[3]};
+    o.size = of_last(sizes, InterpolateSize(0));
   } else {
     if (!c.has(2)) c.node.refuse("it has neither scales nor sizes");
-    const auto scales = all_of(c[2].to_vector<double>(), std::vector<double>(4, 1.0));
+    const auto scales =
+        all_of(c[2].to_vector<double>(), std::vector<double>(static_cast<std::size_t>(dims), 1.0));
     if (scales[0] != 1 || scales[1] != 1) c.node.refuse("it resizes batch or channels");
-    o.scale_factor = {scales[2], scales[3]};
+    o.scale_factor = of_last(scales, ScaleFactor(0));
   }
   return {interpolate(x, o)};
 }

@@ -105,11 +105,27 @@ def adaptive_case(rng):
 
 
 def interpolate_case(rng):
-    shape = [rng.randint(1, 2), rng.randint(1, 3)] + pair(rng, 1, 7)
-    bilinear = rng.random() < 0.6
-    return [make_input(rng, shape, rng.choice(FLOATS))], {
-        "size": pair(rng, 1, 9), "bilinear": bilinear,
-        "align_corners": rng.choice([True, False]) if bilinear else None}
+    dims = rng.choice([1, 2, 2, 2, 3])
+    linear = {1: ["linear"], 2: ["bilinear", "bicubic"], 3: ["trilinear"]}[dims]
+    mode = rng.choice(["nearest", "nearest-exact", "area"] + 2 * linear)
+    antialias = dims == 2 and mode in linear and rng.random() < 0.4
+    image = [rng.randint(1, 7) for _ in range(dims)]
+    shape = [rng.randint(0 if rng.random() < 0.1 else 1, 2), rng.randint(1, 3)] + image
+    # PyTorch has no antialiasing of float16 on the CPU, and its nearest uses or ignores a factor
+    # that keeps or doubles a size, as its antialiasing does in forward and backward. Its antialiased
+    # results of one column repeat the first row, in one of its layouts.
+    dtype = rng.choice(["float32", "float64"] if antialias else FLOATS)
+    least = 2 if antialias else 1
+    size, factor = [rng.randint(least, 9) for _ in image], None
+    if rng.random() < 0.4:
+        factors = [round(rng.uniform(1 / s, 3), 2) + 0.01 for s in image]
+        made = [math.floor(s * f) for s, f in zip(image, factors)]
+        if all(m != s and m != 2 * s and m >= least for m, s in zip(made, image)):
+            size, factor = None, factors
+    return [make_input(rng, shape, dtype)], {
+        "size": size, "factor": factor, "mode": mode, "antialias": antialias,
+        "recompute": factor is not None and rng.random() < 0.3,
+        "align_corners": rng.choice([True, False]) if mode in linear else None}
 
 
 def affine(rng, channels, dtype):
@@ -207,8 +223,8 @@ def table():
     t["adaptive_max_pool2d"] = (adaptive_case, lambda x, a: F.adaptive_max_pool2d(
         x[0], a["size"], return_indices=True), SUM)
     t["interpolate"] = (interpolate_case, lambda x, a: F.interpolate(
-        x[0], a["size"], mode="bilinear" if a["bilinear"] else "nearest",
-        align_corners=a["align_corners"]), SUM)
+        x[0], a["size"], a["factor"], a["mode"], a["align_corners"], a["recompute"] or None,
+        a["antialias"]), SUM)
     t["batch_norm"] = (batch_norm_case, batch_norm, NORM)
     t["layer_norm"] = (layer_norm_case, lambda x, a: F.layer_norm(
         x[0], a["shape"], optional(x, 1), optional(x, 2), a["eps"]), NORM)

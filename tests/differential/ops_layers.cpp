@@ -76,10 +76,21 @@ void add_pooling(Table& t) {
     return Tensors{out, indices};
   };
   t["interpolate"] = [](In x, Args a) {
-    return Tensors{interpolate(
-        x[0], {.size = to_pair(a, "size"),
-               .mode = a["bilinear"] ? InterpolateMode::bilinear : InterpolateMode::nearest,
-               .align_corners = maybe<bool>(a, "align_corners")})};
+    const std::string mode = a["mode"];
+    InterpolateOptions o{.mode = mode,
+                         .align_corners = maybe<bool>(a, "align_corners"),
+                         .recompute_scale_factor = a["recompute"],
+                         .antialias = a["antialias"]};
+    const auto listed = [](const auto& v, auto list) -> decltype(list) {
+      if (v.size() == 1) return decltype(list)(v[0]);
+      if (v.size() == 2) return decltype(list)(v[0], v[1]);
+      return decltype(list)(v[0], v[1], v[2]);
+    };
+    if (a["size"].is_null())
+      o.scale_factor = listed(a["factor"].get<std::vector<double>>(), ScaleFactor(0));
+    else
+      o.size = listed(a["size"].get<std::vector<std::int64_t>>(), InterpolateSize(0));
+    return Tensors{interpolate(x[0], o)};
   };
 }
 

@@ -19,6 +19,9 @@ bool takes(Takes what, DType dtype) {
       return dtype == kFloat32 || dtype == kFloat64;
     case Takes::no_half:
       return dtype != kFloat16 && dtype != kBFloat16;
+    case Takes::pixels:
+      if (dtype == kUInt8) return true;
+      break;
     case Takes::floating:
       break;
   }

@@ -36,8 +36,8 @@ struct Arg {
 };
 
 /// The dtypes that an op's numbers, all of the same, may have; wide: float32 and float64;
-/// no_half: all but 16-bit floats.
-enum class Takes : std::uint8_t { any, numeric, products, floating, wide, no_half };
+/// no_half: all but 16-bit floats; pixels: floating or uint8.
+enum class Takes : std::uint8_t { any, numeric, products, floating, wide, no_half, pixels };
 
 bool takes(Takes what, DType dtype);
 

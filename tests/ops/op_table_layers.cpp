@@ -9,6 +9,7 @@
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/pool.h"
 #include "ferrite/ops/rearrange.h"
+#include "ferrite/ops/resize.h"
 #include "ferrite/ops/softmax.h"
 #include "ferrite/tests/ops/op_table.h"
 
@@ -73,6 +74,14 @@ void add_dimensions(std::vector<Op>& table) {
   add("adaptive_avg_pool3d", {volume}, [](T x) { return adaptive_avg_pool3d(x, {2, 3, 4}); });
   add("adaptive_max_pool3d", {volume}, [](T x) { return adaptive_max_pool3d(x, {2, 3, 4}); });
   add("adaptive_max_pool3d", {volume}, [](T x) { return adaptive_max_pool3d_with_indices(x, 2); });
+  for (const char* const mode : {"nearest", "nearest-exact"}) {
+    add("interpolate", Takes::pixels, {line}, [=](T x) { return interpolate(x, 11, mode); });
+    add("interpolate", Takes::pixels, {volume}, [=](T x) {
+      return interpolate(x, {5, 4, 3}, mode);
+    });
+  }
+  add("interpolate", {line}, [](T x) { return interpolate(x, 11, "linear"); });
+  add("interpolate", {volume}, [](T x) { return interpolate(x, {5, 4, 3}, "trilinear"); });
   const auto positive = [](const Arg& arg) { return Arg{arg.shape, Fill::positive}; };
   in_float32(add("lp_pool1d", {positive(line)}, [](T x) { return lp_pool1d(x, 2, 3); }));
   in_float32(add("lp_pool2d", {positive(image)}, [](T x) {

@@ -99,8 +99,9 @@ void add_convolutions(std::vector<Op>& table) {
   add("avg_pool2d", {image}, [](C c) { return avg_pool2d(c[0], 3, 2, 1); });
   add("adaptive_avg_pool2d", {image}, [](C c) { return adaptive_avg_pool2d(c[0], 3); });
   add("adaptive_max_pool2d", {image}, [](C c) { return adaptive_max_pool2d(c[0], {2, 3}); });
-  add("interpolate", {image}, [](C c) { return interpolate(c[0], {.scale_factor = 2}); });
-  add("interpolate", {image}, [](C c) {
+  add("interpolate", Takes::pixels, {image},
+      [](C c) { return interpolate(c[0], {.scale_factor = 2}); });
+  add("interpolate", Takes::pixels, {image}, [](C c) {
     return interpolate(c[0], {.size = {9, 4}, .mode = InterpolateMode::bilinear});
   });
   add("max_pool2d", {image},

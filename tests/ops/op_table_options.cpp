@@ -58,12 +58,24 @@ void add_windows(std::vector<Op>& table) {
     return avg_pool2d(c[0], {.kernel_size = {2, 3}, .divisor_override = 5});
   });
   add("adaptive_avg_pool2d", {image}, [](C c) { return adaptive_avg_pool2d(c[0], 1); });
-  add("interpolate", {image}, [](C c) { return interpolate(c[0], {.size = {3, 11}}); });
+  add("interpolate", Takes::pixels, {image}, [](C c) {
+    return interpolate(c[0], {.size = {3, 11}});
+  });
   for (const bool corners : {false, true})
-    add("interpolate", {image}, [=](C c) {
+    add("interpolate", Takes::pixels, {image}, [=](C c) {
       return interpolate(c[0], {.scale_factor = {1.7, 0.6},
                                 .mode = InterpolateMode::bilinear,
                                 .align_corners = corners});
+    });
+  add("interpolate", Takes::pixels, {image}, [](C c) {
+    return interpolate(c[0], {.size = {8, 4}, .mode = "nearest-exact"});
+  });
+  add("interpolate", Takes::pixels, {image}, [](C c) {
+    return interpolate(c[0], {.scale_factor = {1.7, 0.6}, .mode = "bicubic"});
+  }).large = {{3, 40, 20, 30}};
+  for (const char* const mode : {"bilinear", "bicubic"})
+    add("interpolate", Takes::pixels, {image}, [=](C c) {
+      return interpolate(c[0], {.size = {3, 11}, .mode = mode, .antialias = true});
     });
 }
 
