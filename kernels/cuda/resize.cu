@@ -304,20 +304,20 @@ __global__ void __launch_bounds__(kResizeThreads)
   const std::uint32_t line = item * P;
   const Taps taps = table.taps[element];
   const C* const weights = table.weights + element * table.width;
-  const In* const from = in + (line * g.from + taps.first) * g.inner + at;
+  const In* from = in + (line * g.from + taps.first) * g.inner + at;
   // A sum of one element begins with -0, which leaves -0 as it is.
   C sums[P][V];
 #pragma unroll
   for (int p = 0; p < P; ++p)
 #pragma unroll
     for (int v = 0; v < V; ++v) sums[p][v] = taps.count == 1 ? C(-0.0) : C(0);
-  for (std::int32_t k = 0; k < taps.count; ++k) {
+  for (std::int32_t k = 0; k < taps.count; ++k, from += g.inner) {
     const C weight = weights[k];
     if (weight == 0) continue;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (line + p >= g.count) continue;
-      const Pack<In, V> some = load_pack<V>(from + (p * g.from + k) * g.inner);
+      const Pack<In, V> some = load_pack<V>(from + p * g.from * g.inner);
 #pragma unroll
       for (int v = 0; v < V; ++v) sums[p][v] += weight * static_cast<C>(some.v[v]);
     }
