@@ -8,9 +8,12 @@ vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
         gloo FERRITE_GLOO
         hdf5 FERRITE_HDF5
 )
+# Packages may go to other machines than this one, by a binary cache.
 set(ISA native)
 if(VCPKG_TARGET_ARCHITECTURE STREQUAL "x64")
-    set(ISA x86-64-v3)  # for other machines than this one, too: AVX2
+    set(ISA x86-64-v3)  # AVX2
+elseif(VCPKG_TARGET_ARCHITECTURE STREQUAL "arm64")
+    set(ISA armv8-a)
 endif()
 vcpkg_cmake_configure(
     SOURCE_PATH "${SOURCE_PATH}"
