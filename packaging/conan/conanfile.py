@@ -58,9 +58,10 @@ class FerriteConan(ConanFile):
             if not os.path.exists(script):
                 script = os.path.join(self._root, "scripts", "install_packages.sh")
             names = re.search(r"^packages=\((.*?)\)", load(self, script), re.M | re.S)[1].split()
-            names = [name for name in names if name.endswith("-dev") and name not in ("libcli11-dev", "doctest-dev")]
-            ubuntu = [name.replace("libjpeg62-turbo-dev", "libjpeg-turbo8-dev") for name in names]
-            Apt(self).install_substitutes(names, ubuntu)
+            jpeg = "libjpeg62-turbo-dev"
+            others = ("libcli11-dev", "doctest-dev", jpeg)  # the first two for programs and tests
+            Apt(self).install([name for name in names if name.endswith("-dev") and name not in others])
+            Apt(self).install_substitutes([jpeg], ["libjpeg-turbo8-dev"])  # Ubuntu's name
 
     def requirements(self):
         if self.options.system_libs:
