@@ -1,8 +1,8 @@
 # Installs the libraries, the public headers below include/ferrite/ as they lie in the tree, and the package
 # files by which find_package(ferrite) gives ferrite::ferrite and a target for each folder. The components
 # hdf5, onnx and kernel_test (the kit and the emulator that kernels are tested with) are parts of their own.
-# Those that were not built, and ferrite-run if it was not, are left out. Components of the installation: runtime (shared
-# libraries), tools (programs), dev (the rest) and kernel_test.
+# Those that were not built, and ferrite-run if it was not, are left out. Components of the installation:
+# runtime (shared libraries), tools (programs), dev (the rest) and kernel_test.
 
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

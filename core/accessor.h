@@ -124,7 +124,6 @@ class TensorAccessor {
 #ifdef __cpp_lib_mdspan
   using mdspan = std::mdspan<T, std::dextents<std::int64_t, N>, std::layout_stride>;
   operator mdspan() const {
-    /// The size of each dimension.
     const std::dextents<std::int64_t, N> extents(sizes_);
     return mdspan(data_, typename mdspan::mapping_type(extents, strides_));
   }

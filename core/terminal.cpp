@@ -101,6 +101,16 @@ std::string text_padded(std::string_view text, std::size_t columns, Align align)
   return align == Align::left ? std::string(text) + spaces : spaces + std::string(text);
 }
 
+std::vector<std::string_view> text_split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == text.npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string counted(std::int64_t n, std::string_view word, std::string_view plural) {
   std::string text = std::to_string(n).append(" ");
   if (n == 1) return text.append(word);
@@ -113,23 +123,13 @@ namespace {
 
 constexpr std::size_t kLeastWidth = 40, kMostWidth = 100, kMostColumn = 32;
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 /// The words of `text` on lines that begin in column `column`; `line` is the first one so far.
 std::string wrapped(std::string line, std::size_t column, std::string_view text,
                     std::size_t columns) {
   std::string lines;
   line.resize(line.size() + column - std::min(column, text_columns(line)), ' ');
   std::size_t used = column;
-  for (const std::string_view word : split(text, ' ')) {
+  for (const std::string_view word : text_split(text, ' ')) {
     const std::size_t size = text_columns(word);
     if (used > column && used + 1 + size > columns) {
       lines += line + "\n";
@@ -173,7 +173,7 @@ std::string Help::str(std::FILE* stream) const {
   for (const std::string& lines : rest_) {
     if (lines.empty()) continue;
     out += "\n";
-    for (const std::string_view line : split(lines, '\n'))
+    for (const std::string_view line : text_split(lines, '\n'))
       out += line.starts_with(' ') ? std::string(line) + "\n"
              : line.ends_with(':') ? heading(line) + "\n"
                                    : wrapped("", 0, line, columns);
@@ -184,7 +184,7 @@ std::string Help::str(std::FILE* stream) const {
 /// From CLI11's "TEXT:{a,b}" to "TEXT" and "(one of a, b)".
 std::pair<std::string, std::string> CliHelp::described(const Option& option) {
   std::string names;
-  for (const std::string_view name : split(option.names, ','))  // "--no-x{false}"
+  for (const std::string_view name : text_split(option.names, ','))  // "--no-x{false}"
     names.append(names.empty() ? "" : ", ").append(name.substr(0, name.find('{')));
   const std::size_t colon = option.type.find(':');
   std::string_view type = std::string_view(option.type).substr(0, colon);
@@ -198,7 +198,7 @@ std::pair<std::string, std::string> CliHelp::described(const Option& option) {
   std::string text = names.ends_with("--help") ? "print this help" : option.text;
   const auto list = [](std::string_view values) {
     std::string words;
-    for (const std::string_view value : split(values, ','))
+    for (const std::string_view value : text_split(values, ','))
       words.append(words.empty() ? "" : ", ").append(value);
     return words;
   };

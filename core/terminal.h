@@ -48,6 +48,9 @@ enum class Align : std::uint8_t { left, right };
 /// Padded with spaces.
 std::string text_padded(std::string_view text, std::size_t columns, Align align = Align::left);
 
+/// The parts of a text between separators: one if there is no separator, empty ones included.
+std::vector<std::string_view> text_split(std::string_view text, char separator);
+
 /// "1 step", "2 steps"; `plural` is for words that do not just get an "s".
 std::string counted(std::int64_t n, std::string_view word, std::string_view plural = "");
 

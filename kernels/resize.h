@@ -43,12 +43,11 @@ struct ResizeAxis {
       // In float32, as in PyTorch, because the rounding decides which of two cells is nearer.
       const auto at = static_cast<std::int32_t>(
           (static_cast<float>(o) + static_cast<float>(shift)) * static_cast<float>(scale));
-      const std::int32_t first = at < input ? at : input - 1;  ///< the first cell
+      const std::int32_t first = at < input ? at : input - 1;
       return {first, first, 0};
     } else {
       const double at = (o + shift) * scale - shift;
       if (at <= 0) return {0, 0, 0};
-      /// The first cell.
       const auto first = static_cast<std::int32_t>(at);
       if (first >= input - 1) return {input - 1, input - 1, 0};
       return {first, first + 1, at - first};
@@ -60,7 +59,7 @@ struct ResizeAxis {
     std::int32_t begin;  ///< the first result
     std::int32_t end;    ///< the result behind the last
   };
-  /// Where a result comes from along an axis.
+  /// Those of cell i.
   template <ResizeFilter filter>
   FERRITE_HOST_DEVICE Results results(std::int32_t i) const {
     return {beyond<filter>(filter == ResizeFilter::nearest ? i : i - 1), beyond<filter>(i + 1)};

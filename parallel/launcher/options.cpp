@@ -38,16 +38,6 @@ double seconds(std::string_view option, std::string_view text, double low) {
   return number<double>(option, text, low, 3.2e7, fmt::format("seconds, {} or more", low));
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = text.find(separator, begin);
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == std::string_view::npos) return parts;
-    begin = end + 1;
-  }
-}
-
 Streams streams(std::string_view option, std::string_view text) {
   return static_cast<Streams>(number<int>(
       option, text, 0, 3, "0 (none), 1 (stdout), 2 (stderr), 3 (both) or RANK:N,RANK:N"));
@@ -66,7 +56,7 @@ int processes(std::string_view option, std::string_view text) {
 }
 
 int nodes(std::string_view option, std::string_view text) {
-  const auto range = split(text, ':');
+  const auto range = terminal::text_split(text, ':');
   FERRITE_CHECK(
       range.size() == 1 || (range.size() == 2 && range[0] == range[1]), ValueError, kOp,
       "{} expects the number of nodes, got '{}': the number of nodes cannot change during a job",
@@ -89,7 +79,8 @@ struct Option {
 
 std::vector<int> ranks(Given g) {
   std::vector<int> out;
-  for (const std::string_view rank : split(g.text, ',')) out.push_back(whole(g.option, rank, 0));
+  for (const std::string_view rank : terminal::text_split(g.text, ','))
+    out.push_back(whole(g.option, rank, 0));
   return out;
 }
 
@@ -224,8 +215,8 @@ StreamChoice StreamChoice::parse(std::string_view option, std::string_view text)
     choice.everywhere_ = streams(option, text);
     return choice;
   }
-  for (const std::string_view part : split(text, ',')) {
-    const auto pair = split(part, ':');
+  for (const std::string_view part : terminal::text_split(text, ',')) {
+    const auto pair = terminal::text_split(part, ':');
     FERRITE_CHECK(pair.size() == 2, ValueError, kOp, "{} expects RANK:N,RANK:N, got '{}'", option,
                   text);
     choice.by_rank_.emplace_back(whole(option, pair[0], 0), streams(option, pair[1]));
