@@ -117,10 +117,15 @@ void check_same_call(links::LinkMesh& links, const GroupContext& context,
     if (sent > 0 || got > 0) continue;
     links::wait_neighbours(left, !missing.empty(), 0, right, !unsent.empty(), call.interrupt);
   }
-  FERRITE_CHECK(mine == theirs, DistributedError, name(mine.kind),
-                "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
-                mine.sequence, context.job_rank(before), describe(theirs, context.job_ranks),
-                context.job_rank(context.rank), describe(mine, context.job_ranks));
+  if (mine == theirs) return;
+  // The lower rank first: the text is the same whichever rank finds the difference.
+  int lower = context.job_rank(before), higher = context.job_rank(context.rank);
+  const comm::Signature *of_lower = &theirs, *of_higher = &mine;
+  if (lower > higher) std::swap(lower, higher), std::swap(of_lower, of_higher);
+  fail<DistributedError>(name(mine.kind),
+                         "the ranks disagree: as number {}, rank {} called {}, and rank {} {}",
+                         mine.sequence, lower, describe(*of_lower, context.job_ranks), higher,
+                         describe(*of_higher, context.job_ranks));
 }
 
 }  // namespace ferrite::parallel

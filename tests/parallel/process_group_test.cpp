@@ -235,8 +235,8 @@ TEST_CASE("neighbours compare their calls") {
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(errors[0] ==
-        "[all_reduce] the ranks disagree: as number 7, rank 6 called all_reduce(sum) of "
-        "float32[4], and rank 4 all_reduce(sum) of float32[3]");
+        "[all_reduce] the ranks disagree: as number 7, rank 4 called all_reduce(sum) of "
+        "float32[3], and rank 6 all_reduce(sum) of float32[4]");
   CHECK(errors[1].empty());
   CHECK_FALSE(errors[2].empty());
 }
