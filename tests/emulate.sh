@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs the tests of CUDA code on the emulator (tests/emulator/README.md).
-#   bash tests/emulate.sh [race|coverage|orders|examples|asan|levels...]
+#   bash tests/emulate.sh [race|sanitizers|coverage|orders|examples|asan|levels...]
 # race: kernels under the race detector. Host code is that of a release build; `tests/run.sh
 #   emulator-check` has it under the sanitizers too, with the tests that need no device.
+# sanitizers: host code under AddressSanitizer and UBSan, kernels under UBSan, without the race detector.
 # coverage: the same, and how many lines of the kernels ran. To count them takes as long again.
 # orders: the threads in descending order; those of kernels also in a random order, which changes with
 #   every commit (FERRITE_EMULATOR_SEED=N selects one).
@@ -50,6 +51,10 @@ for kind in "$@"; do
       run emulator-race '^$'
       [[ $kind == race ]] || bash scripts/kernel_coverage.sh --report build/emulator-race
       ;;
+    sanitizers)
+      build emulator-check cuda_tests
+      run emulator-check '^$' FERRITE_EMULATOR_RACES=0
+      ;;
     orders)
       build emulator-race cuda_tests
       # The race detector has looked in the ascending order; here results count.
@@ -78,7 +83,7 @@ for kind in "$@"; do
         -j$((jobs < 6 ? jobs + 2 : 8))
       ;;
     *)
-      echo "unknown kind '$kind': expected race, coverage, orders, examples, asan or levels" >&2
+      echo "unknown kind '$kind': expected race, sanitizers, coverage, orders, examples, asan or levels" >&2
       exit 1
       ;;
   esac
