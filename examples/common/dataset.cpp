@@ -6,6 +6,8 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/data/auto_augment.h"
@@ -76,22 +78,41 @@ Splits normalized(D train, D test, const Normalization& n, const ImageOptions& i
           .normalization = n};
 }
 
-template <class D>
-Splits read(const TrainingOptions& options, const ImageOptions& images, const Normalization& n,
-            const data::Transform& varied) {
-  const fs::path root = root_of(options);
-  std::array<std::optional<D>, 2> splits;  // read in parallel
+/// Both splits, read in parallel by open(Split).
+template <class Open>
+auto read_both(Open open) {
+  using D = std::invoke_result_t<Open, data::Split>;
+  std::array<std::optional<D>, 2> splits;
   std::array<std::exception_ptr, 2> errors;
   ferrite::parallel_for(2, 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) try {
-        splits[i].emplace(root, i == 0 ? data::Split::train : data::Split::test);
+        splits[i].emplace(open(i == 0 ? data::Split::train : data::Split::test));
       } catch (...) {
         errors[i] = std::current_exception();
       }
   });
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  return normalized(*std::move(splits[0]), *std::move(splits[1]), n, images, varied);
+  return std::pair{*std::move(splits[0]), *std::move(splits[1])};
+}
+
+template <class D>
+Splits read(const TrainingOptions& options, const ImageOptions& images, const Normalization& n,
+            const data::Transform& varied) {
+  auto [train, test] =
+      read_both([root = root_of(options)](data::Split split) { return D(root, split); });
+  return normalized(std::move(train), std::move(test), n, images, varied);
+}
+
+/// A split of EMNIST, "emnist-letters", normalized by the mean and deviation of its training
+/// images.
+Splits read_emnist(const TrainingOptions& options, const ImageOptions& images) {
+  const std::string which = options.dataset.substr(std::string("emnist-").size());
+  auto [train, test] = read_both(
+      [&, root = root_of(options)](data::Split split) { return data::EMNIST(root, which, split); });
+  const Normalization n = measure(train.images());
+  return normalized(std::move(train), std::move(test), n, images,
+                    variation(images, 28, 2, Mirror::never));
 }
 
 template <class D>
@@ -138,6 +159,7 @@ Splits open_dataset(const TrainingOptions& options, const ImageOptions& images) 
                           variation(images, 32, 4, Mirror::half));
   if (options.dataset == "svhn")
     return read<SVHN>(options, images, moments_of<SVHN>(), variation(images, 32, 4, Mirror::never));
+  if (options.dataset.starts_with("emnist-")) return read_emnist(options, images);
   if (options.dataset == "image-folder") return read_folders(options, images);
   // Disjoint by seed: sample i is a function of (seed, i).
   data::SyntheticDigits train(kSyntheticTrain, 2 * options.seed);

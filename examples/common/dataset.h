@@ -33,9 +33,9 @@ struct Splits {
   Normalization normalization;
 };
 
-/// synthetic-digits, mnist, fashion-mnist, cifar10, cifar100, svhn, or image-folder:
-/// DIR/train/CLASS/ and DIR/val/CLASS/ (or DIR/test/CLASS/) of PNG and JPEG files. Throws IoError,
-/// which names what is missing.
+/// synthetic-digits, mnist, fashion-mnist, emnist-balanced and EMNIST's other splits, cifar10,
+/// cifar100, svhn, or image-folder: DIR/train/CLASS/ and DIR/val/CLASS/ (or DIR/test/CLASS/) of PNG
+/// and JPEG files. Throws IoError, which names what is missing.
 Splits open_dataset(const TrainingOptions& options, const ImageOptions& images = {});
 
 }  // namespace examples

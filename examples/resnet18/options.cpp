@@ -169,8 +169,9 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code) {
        "resnet18 --dataset image-folder --data my-images --model resnet50 --accumulate 4",
        "resnet18 --device cuda --graph --channels-last --opt-level O2 --ema 0.999"});
   add_training_options(app, options, ferrite::nn::image_model_names(),
-                       {"synthetic-digits", "mnist", "fashion-mnist", "cifar10", "cifar100", "svhn",
-                        "image-folder"});
+                       {"synthetic-digits", "mnist", "fashion-mnist", "emnist-balanced",
+                        "emnist-byclass", "emnist-bymerge", "emnist-letters", "emnist-digits",
+                        "emnist-mnist", "cifar10", "cifar100", "svhn", "image-folder"});
   add_network(app, options);
   add_training(app, options);
   add_precision(app, options);

@@ -63,6 +63,18 @@ TEST_CASE("resnet18 trains every network, with every optimizer and schedule") {
   }
 }
 
+TEST_CASE("resnet18 reads a split of EMNIST") {
+  const ResNetPlace place;
+  for (const char* kind : {"images-idx3-ubyte", "labels-idx1-ubyte"})
+    for (const auto& [mnist, emnist] : {std::pair{"train", "train"}, {"t10k", "test"}})
+      std::filesystem::copy_file(place / fmt::format("{}-{}", mnist, kind),
+                                 place / fmt::format("emnist-digits-{}-{}", emnist, kind));
+  const Outcome trained = place.train({"--dataset", "emnist-digits", "--max-steps", "2"});
+  check_fine(trained);
+  CHECK(contains(trained.out, "emnist-digits on cpu: 96 train and 32 test images of 10 classes"));
+  check_refused(place.train({"--dataset", "emnist-letters"}), "emnist-letters-train-images");
+}
+
 TEST_CASE("resnet18 with the same seed gives the same losses to the last bit") {
   const ResNetPlace place;
   const auto report_of = [&](const Arguments& more) {
