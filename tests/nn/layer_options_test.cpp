@@ -1,0 +1,190 @@
+// Options of layers against PyTorch's, as record_layer_options.py recorded them: limited rows of
+// tables.
+#include <doctest/doctest.h>
+
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/generator.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/nn/transformer.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
+#include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
+#include "ferrite/tests/support/golden.h"
+
+using namespace ferrite;
+using namespace ferrite::nn;
+using test::check_close;
+using test::check_equal;
+
+namespace {
+
+const test::Golden& golden() {
+  static const test::Golden g("layer_options");
+  return g;
+}
+
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+/// A recorded input, to be differentiated where its gradient was recorded.
+Tensor input(const std::string& name, const std::string& key, const Device& device = {}) {
+  if (!golden().has(name, key)) return {};
+  const Tensor t = golden().get(name, key).clone().to(device);
+  return golden().has(name, "grad_" + key) ? t.set_requires_grad() : t;
+}
+
+void load(const std::string& name, Module& module) {
+  module.to(kFloat64);
+  StateDict state;
+  for (const auto& [key, t] : module.state_dict())
+    state.insert(key, golden().get(name, "state." + key));
+  REQUIRE(module.load_state_dict(state).complete());
+}
+
+/// Checks outputs, then the gradients of inputs and parameters, and the state that was left.
+void check_recorded(const std::string& name, const Named& outputs, const Named& inputs,
+                    const Module* module, double rtol = 1e-10) {
+  std::vector<Tensor> results, given;
+  for (const auto& [key, y] : outputs) {
+    CAPTURE(key);
+    CHECK(y.shape() == golden().get(name, key).shape());
+    check_close(y.cpu(), golden().get(name, key), rtol, rtol / 10);
+    results.push_back(y);
+    given.push_back(golden().get(name, "d_" + key).to(y.device()));
+  }
+  Tensor loss = sum(results[0] * given[0]);
+  for (std::size_t i = 1; i < results.size(); ++i) loss = loss + sum(results[i] * given[i]);
+  loss.backward();
+  for (const auto& [key, x] : inputs) {
+    CAPTURE(key);
+    if (x.defined() && x.requires_grad())
+      check_close(x.grad().cpu(), golden().get(name, "grad_" + key), rtol, rtol / 10);
+  }
+  if (!module) return;
+  for (const auto& [key, p] : module->named_parameters()) {
+    CAPTURE(key);
+    check_close(p.grad().cpu(), golden().get(name, "grad." + key), rtol, rtol / 10);
+  }
+  for (const auto& [key, t] : module->state_dict()) {
+    CAPTURE(key);
+    check_close(t.cpu(), golden().get(name, "after." + key), 1e-12, 1e-13);
+  }
+}
+
+template <class M>
+void check(const std::string& name, M&& module, const Device& device = {}, bool training = true) {
+  CAPTURE(name);
+  load(name, module);
+  module.to(device);
+  module.train(training);
+  const Tensor x = input(name, "x", device), first = input(name, "more0", device),
+               second = input(name, "more1", device);
+  Tensor y;
+  if constexpr (requires { module(x, first, second); })
+    y = first.defined() ? module(x, first, second) : module(x);
+  else
+    y = module(x);
+  check_recorded(name, {{"y", y}}, {{"x", x}, {"more0", first}, {"more1", second}}, &module);
+}
+
+void check_tables(const Device& device) {
+  check("Embedding", Embedding(6, 3, {.max_norm = 1, .scale_grad_by_freq = true}), device);
+  check("Embedding padded",
+        Embedding(6, 3,
+                  {.padding_idx = -2, .max_norm = 0.5, .norm_type = 1, .scale_grad_by_freq = true}),
+        device);
+  check("Embedding largest",
+        Embedding(6, 3, {.max_norm = 0.4, .norm_type = std::numeric_limits<double>::infinity()}),
+        device);
+  const auto bag = [](BagMode mode) {
+    return EmbeddingBag(6, 3,
+                        {.max_norm = 0.7,
+                         .norm_type = 3,
+                         .scale_grad_by_freq = mode != BagMode::max,
+                         .mode = mode});
+  };
+  check("EmbeddingBag sum", bag(BagMode::sum), device);
+  check("EmbeddingBag mean", bag(BagMode::mean), device);
+  check("EmbeddingBag max", bag(BagMode::max), device);
+  check("EmbeddingBag rows", EmbeddingBag(6, 3, {.scale_grad_by_freq = true, .padding_idx = 4}),
+        device);
+  check("EmbeddingBag weighted",
+        EmbeddingBag(6, 3, {.max_norm = 1, .scale_grad_by_freq = true, .mode = BagMode::sum}),
+        device);
+}
+
+}  // namespace
+
+TEST_CASE("tables of limited rows agree with PyTorch") {
+  check_tables({});
+  CHECK(Embedding(5, 3, {.padding_idx = 1, .max_norm = 1, .norm_type = 1.5}).str() ==
+        "Embedding(5, 3, padding_idx=1, max_norm=1.0, norm_type=1.5)");
+  CHECK(EmbeddingBag(5, 3, {.max_norm = 0.5, .scale_grad_by_freq = true, .padding_idx = 1}).str() ==
+        "EmbeddingBag(5, 3, max_norm=0.5, scale_grad_by_freq=True, mode='mean', padding_idx=1)");
+}
+
+TEST_CASE("tables of limited rows on a CUDA device") {
+  REQUIRE_CUDA(1);
+  check_tables(Device("cuda:0"));
+}
+
+TEST_CASE("max_norm changes the rows that are looked up, in place and off the tape") {
+  const Tensor weight = full({4, 2}, 3.0, {.dtype = kFloat64}).set_requires_grad();
+  const Tensor squares = square(weight).sum();
+  const auto version = weight.version();
+  const Tensor y = embedding(tensor({1, 3, 1}), weight, {.max_norm = 1});
+  CHECK(weight.version() > version);
+  const Tensor norms = weight.detach().norm(2, {1});
+  check_close(norms, {std::sqrt(18.0), 1.0, std::sqrt(18.0), 1.0}, 1e-6);
+  check_close(y.norm(2, {1}), {1.0, 1.0, 1.0}, 1e-6);
+  y.sum().backward();
+  check_close(weight.grad().sum(1), {0.0, 4.0, 0.0, 2.0}, 0);
+  CHECK_THROWS_AS(squares.backward(), AutogradError);  // it needs the old rows
+
+  // Rows within the limit stay bitwise as they are, of any dtype.
+  for (const DType dtype : {kFloat16, kBFloat16, kFloat32}) {
+    const Tensor small = randn({5, 3}).to(dtype), before = small.clone();
+    embedding(tensor({0, 2, 2}), small, {.max_norm = 100});
+    check_equal(small, before);
+    embedding(tensor({{4}, {1}}), small, {.max_norm = 0.25});
+    check_close(small.to(kFloat64).norm(2, {1}).slice(0, 4, 5), {0.25}, 0.01);
+    check_equal(small[0], before[0]);
+  }
+  const Tensor none = zeros({0}, {.dtype = kInt64});
+  CHECK(embedding(none, weight, {.max_norm = 1}).shape() == Shape{0, 2});
+  CHECK_THROWS_WITH_AS(embedding(tensor({4}), weight, {.max_norm = 1}),
+                       doctest::Contains("[embedding] index 4"), IndexError);
+  CHECK_THROWS_AS(embedding(tensor({1}), weight, {.max_norm = -1}), ValueError);
+  CHECK_THROWS_AS(embedding(tensor({1}), zeros({2, 2}, {.dtype = kInt64}), {.max_norm = 1}),
+                  DTypeError);
+  CHECK_THROWS_AS(embedding_bag(tensor({{4}}), weight, {}, {.max_norm = 1}), IndexError);
+  CHECK_THROWS_AS(Embedding(4, 2, {.max_norm = -1}), ValueError);
+  CHECK_THROWS_AS(EmbeddingBag(4, 2, {.scale_grad_by_freq = true, .mode = BagMode::max}),
+                  ValueError);
+  CHECK_THROWS_AS(embedding_bag(tensor({{1}}), weight.detach(), {},
+                                {.scale_grad_by_freq = true, .mode = BagMode::max}),
+                  ValueError);
+}
+
+TEST_CASE("gradients through tables with options, to the second order") {
+  const auto weight = [] { return rand({4, 3}, {.dtype = kFloat64}).set_requires_grad(); };
+  // Numbers agree where no row changes, and none occurs twice.
+  const EmbeddingOptions options{.padding_idx = 0, .max_norm = 50, .scale_grad_by_freq = true};
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) {
+        return square(embedding(tensor({3, 1, 2}), in[0] * 1.0, options));
+      },
+      {weight()}, {.second_order = true}));
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) {
+        return square(embedding_bag(tensor({3, 1, 2}), in[0] * 1.0, tensor({0, 2}),
+                                    {.max_norm = 50, .scale_grad_by_freq = true}));
+      },
+      {weight()}, {.second_order = true}));
+}
