@@ -1,5 +1,5 @@
 // Options of layers against PyTorch's, as record_layer_options.py recorded them: limited rows of
-// tables.
+// tables, norms without a bias.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -187,4 +187,26 @@ TEST_CASE("gradients through tables with options, to the second order") {
                                     {.max_norm = 50, .scale_grad_by_freq = true}));
       },
       {weight()}, {.second_order = true}));
+}
+
+TEST_CASE("norms without a bias agree with PyTorch") {
+  const LayerNorm norm({2, 3}, {.bias = false});
+  CHECK(norm.str() == "LayerNorm((2, 3), eps=1e-05, elementwise_affine=True, bias=False)");
+  CHECK(norm.named_parameters().size() == 1);
+  check("LayerNorm", LayerNorm({2, 3}, {.bias = false}));
+  check("GroupNorm", GroupNorm(2, 4, {.bias = false}));
+  check("BatchNorm1d", BatchNorm1d(4, {.bias = false}));
+  check("BatchNorm2d", BatchNorm2d(4, {.bias = false}));
+  check("BatchNorm2d eval", BatchNorm2d(4, {.bias = false}), {}, false);
+  check("InstanceNorm1d", InstanceNorm1d(4, {.affine = true, .bias = false}));
+  CHECK(GroupNorm(2, 4, {.bias = false}).str() ==
+        "GroupNorm(2, 4, eps=1e-05, affine=True, bias=False)");
+  CHECK(BatchNorm2d(4, {.bias = false}).str() ==
+        "BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, bias=False, "
+        "track_running_stats=True)");
+  BatchNorm2d bn(2, {.bias = false});
+  bn.to(kFloat64);
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) { return bn(in[0]); },
+      {randn({3, 2, 2, 1}, {.dtype = kFloat64}).set_requires_grad(), bn.weight}));
 }

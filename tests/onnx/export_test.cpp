@@ -122,7 +122,7 @@ void disturb(nn::Module& model) {
     bn->running_var.copy_(rand(bn->running_var.shape(), {}, &random) + 0.5);
     if (!bn->weight.defined()) continue;
     bn->weight.copy_(rand(bn->weight.shape(), {}, &random) + 0.5);
-    bn->bias.copy_(randn(bn->bias.shape(), {}, &random) * 0.1);
+    if (bn->bias.defined()) bn->bias.copy_(randn(bn->bias.shape(), {}, &random) * 0.1);
   }
 }
 
