@@ -1,5 +1,5 @@
 // Options of layers against PyTorch's, as record_layer_options.py recorded them: limited rows of
-// tables, norms without a bias.
+// tables, norms without a bias, projected LSTMs.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -91,6 +91,16 @@ void check(const std::string& name, M&& module, const Device& device = {}, bool 
   else
     y = module(x);
   check_recorded(name, {{"y", y}}, {{"x", x}, {"more0", first}, {"more1", second}}, &module);
+}
+
+void check_lstm(const std::string& name, LSTM&& lstm) {
+  CAPTURE(name);
+  load(name, lstm);
+  lstm.eval();
+  const Tensor x = input(name, "x"), h_0 = input(name, "h_0"), c_0 = input(name, "c_0");
+  const auto [output, state] = lstm(x, {h_0, c_0});
+  check_recorded(name, {{"output", output}, {"h_n", state.h}, {"c_n", state.c}},
+                 {{"x", x}, {"h_0", h_0}, {"c_0", c_0}}, &lstm);
 }
 
 void check_tables(const Device& device) {
@@ -209,4 +219,44 @@ TEST_CASE("norms without a bias agree with PyTorch") {
   CHECK(autograd::gradcheck(
       [&](const std::vector<Tensor>& in) { return bn(in[0]); },
       {randn({3, 2, 2, 1}, {.dtype = kFloat64}).set_requires_grad(), bn.weight}));
+}
+
+TEST_CASE("an LSTM with projected hidden states agrees with PyTorch") {
+  check_lstm("LSTM", LSTM(3, 5, {.proj_size = 2}));
+  const RNNOptions deep{
+      .num_layers = 2, .batch_first = true, .dropout = 0.3, .bidirectional = true, .proj_size = 2};
+  check_lstm("LSTM deep", LSTM(3, 5, deep));
+  check_lstm("LSTM bare", LSTM(3, 5, {.num_layers = 2, .bias = false, .proj_size = 4}));
+
+  LSTM lstm(3, 5, deep);
+  CHECK(lstm.str() ==
+        "LSTM(3, 5, proj_size=2, num_layers=2, batch_first=True, dropout=0.3, bidirectional=True)");
+  CHECK(lstm.named_parameters()[4].first == "weight_hr_l0");
+  CHECK(lstm.get_parameter("weight_hr_l1_reverse").shape() == Shape{2, 5});
+  CHECK(lstm.get_parameter("weight_hh_l1").shape() == Shape{20, 2});
+  CHECK(lstm.get_parameter("weight_ih_l1").shape() == Shape{20, 4});
+  const auto [output, state] = lstm(ones({2, 4, 3}));
+  CHECK(output.shape() == Shape{2, 4, 4});
+  CHECK(state.h.shape() == Shape{4, 2, 2});
+  CHECK(state.c.shape() == Shape{4, 2, 5});
+  lstm.eval();
+  check_equal((*lstm.clone())(ones({2, 4, 3})).output, lstm(ones({2, 4, 3})).output);
+  // 8 rows; per direction 20 rows of weights and 2 of the projection.
+  const Tensor x = ones({2, 4, 3});
+  CHECK(lstm.multiply_adds({&x, 1}, {&output, 1}) == 8 * 2 * (20 * (3 + 2 + 4 + 2) + 2 * 2 * 5));
+
+  LSTM small(2, 3, {.proj_size = 1});
+  small.to(kFloat64);
+  CHECK(autograd::gradcheck(
+      [&](const std::vector<Tensor>& in) {
+        const auto [y, s] = small(in[0]);
+        return sum(y * y) + sum(s.h) * sum(s.c);
+      },
+      {randn({3, 2, 2}, {.dtype = kFloat64}).set_requires_grad(), small.parameters()[4]},
+      {.second_order = true}));
+  CHECK_THROWS_AS(LSTM(3, 5, {.proj_size = 5}), ValueError);
+  CHECK_THROWS_AS(LSTM(3, 5, {.proj_size = -1}), ValueError);
+  CHECK_THROWS_AS(GRU(3, 5, {.proj_size = 2}), ValueError);
+  CHECK_THROWS_AS(RNN(3, 5, {.proj_size = 2}), ValueError);
+  CHECK_THROWS_AS(lstm(x, {ones({4, 2, 5}), {}}), ShapeError);
 }

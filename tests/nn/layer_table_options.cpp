@@ -29,6 +29,9 @@ void add_layer_options(std::vector<Layer>& table) {
   table.push_back(row<InstanceNorm2d>("InstanceNorm2d without bias", image, [] {
     return InstanceNorm2d(4, {.affine = true, .bias = false});
   }));
+  table.push_back(row<LSTM>("LSTM, projected", {5, 2, 4}, [] {
+    return LSTM(4, 3, {.num_layers = 2, .bidirectional = true, .proj_size = 2});
+  }));
 }
 
 }  // namespace ferrite::test

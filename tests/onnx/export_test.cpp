@@ -140,6 +140,7 @@ const std::map<std::string, std::string>& refused() {
       {"LPPool1d", "lp_pool1d in the network itself cannot be exported"},
       {"LPPool2d", "lp_pool2d in the network itself cannot be exported"},
       {"LPPool3d", "lp_pool3d in the network itself cannot be exported"},
+      {"LSTM, projected", "its hidden states are projected (proj_size)"},
       {"CTCLoss", "in 'loss' cannot be exported"},
       {"AdaptiveLogSoftmaxWithLoss", "in 'loss' cannot be exported"},
       {"FractionalMaxPool2d", "random_samples: expected [3, 3, 2]"},
