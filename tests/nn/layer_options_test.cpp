@@ -1,5 +1,5 @@
 // Options of layers against PyTorch's, as record_layer_options.py recorded them: limited rows of
-// tables, norms without a bias, projected LSTMs.
+// tables, norms without a bias, projected LSTMs, activations and dropouts in place.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -259,4 +259,101 @@ TEST_CASE("an LSTM with projected hidden states agrees with PyTorch") {
   CHECK_THROWS_AS(GRU(3, 5, {.proj_size = 2}), ValueError);
   CHECK_THROWS_AS(RNN(3, 5, {.proj_size = 2}), ValueError);
   CHECK_THROWS_AS(lstm(x, {ones({4, 2, 5}), {}}), ShapeError);
+}
+
+namespace {
+
+/// The module overwrites its input: with PyTorch's values and gradients, which is an error of
+/// leaves, and of other ops that need the old values.
+template <class M>
+void check_overwrites(M&& module) {
+  const std::string name = module.str();
+  CAPTURE(name);
+  module.eval();
+  const Tensor x = input(name, "x"), h = x * 1.5;
+  const Tensor y = module(h);
+  CHECK(y.is_same(h));
+  // PyTorch keeps some constants in float32.
+  check_recorded(name, {{"y", y}}, {{"x", x}}, nullptr, 1e-6);
+
+  CHECK_THROWS_AS(module(randn({3}).set_requires_grad()), AutogradError);
+  const Tensor leaf = randn({3}).set_requires_grad(), s = sigmoid(leaf);
+  const Tensor overwritten = module(s);
+  CHECK_THROWS_AS(overwritten.sum().backward(), AutogradError);
+  NoGradGuard guard;
+  CHECK(module(leaf).is_same(leaf));
+}
+
+/// A dropout in place gives the values and gradients of one that is not; none in evaluation.
+template <class M>
+void check_dropout(const Shape& shape) {
+  M plain(0.4), inplace(0.4, true);
+  CAPTURE(inplace.str());
+  CHECK(plain.str() == inplace.name() + "(p=0.4, inplace=False)");
+  CHECK(inplace.str() == inplace.name() + "(p=0.4, inplace=True)");
+  const Tensor x = randn(shape).set_requires_grad();
+  const auto run = [&](M& module, Tensor& grad) {
+    manual_seed(3);
+    const Tensor h = x * 2, y = module(h);
+    CHECK(y.is_same(h) == (&module == &inplace));
+    x.set_grad({});
+    square(y).sum().backward();
+    grad = x.grad();
+    return y.detach();
+  };
+  Tensor grads[2];
+  check_equal(run(inplace, grads[0]), run(plain, grads[1]));
+  check_equal(grads[0], grads[1]);
+  CHECK_THROWS_AS(inplace(x), AutogradError);
+  M all(1, true);
+  CHECK_THROWS_AS(all(x), AutogradError);
+  check_equal(all(x.detach().clone()), zeros(shape));
+  const Tensor s = sigmoid(x);
+  inplace(s);
+  CHECK_THROWS_AS(s.sum().backward(), AutogradError);
+  inplace.eval();
+  CHECK(inplace(x).is_same(x));  // not changed
+}
+
+}  // namespace
+
+TEST_CASE("activations overwrite their input as PyTorch's do") {
+  const InplaceOptions inplace{.inplace = true};
+  check_overwrites(ReLU({.inplace = true})), check_overwrites(ReLU6({.inplace = true}));
+  check_overwrites(LeakyReLU(0.2, true)), check_overwrites(ELU(0.7, true)),
+      check_overwrites(SELU(inplace));
+  check_overwrites(CELU(1.3, true)), check_overwrites(Hardtanh(-0.5, 0.7, true));
+  check_overwrites(Hardswish(inplace)), check_overwrites(Hardsigmoid(inplace));
+  check_overwrites(SiLU(inplace)), check_overwrites(Mish(inplace)),
+      check_overwrites(RReLU(0.1, 0.4, true));
+  check_overwrites(Threshold(0.3, 2.5, true));
+  CHECK(LeakyReLU({.negative_slope = 0.2, .inplace = true}).str() ==
+        "LeakyReLU(negative_slope=0.2, inplace=True)");
+  SiLU silu(inplace);
+  CHECK_THROWS_AS(silu(tensor({1, 2})), DTypeError);
+
+  // Drawn slopes, and second derivatives of those with kernels of their own.
+  manual_seed(1);
+  const Tensor x = randn({50}) * 2;
+  manual_seed(2);
+  const Tensor y = RReLU()(x);
+  manual_seed(2);
+  check_equal(RReLU(1.0 / 8, 1.0 / 3, true)(x.clone()), y);
+  for (const auto& activation : std::vector<std::function<Tensor(const Tensor&)>>{
+           hardsigmoid_, hardswish_, mish_, [](const Tensor& t) { return silu_(t); }})
+    CHECK(autograd::gradcheck(
+        [&](const std::vector<Tensor>& in) {
+          const Tensor h = in[0] * 2;
+          activation(h);
+          return h * h;
+        },
+        {randn({7}, {.dtype = kFloat64}).set_requires_grad()}, {.second_order = true}));
+}
+
+TEST_CASE("dropouts overwrite their input in training") {
+  check_dropout<Dropout>({3, 4, 5}), check_dropout<Dropout1d>({3, 4, 5});
+  check_dropout<Dropout2d>({3, 4, 5, 2}), check_dropout<Dropout3d>({3, 4, 2, 2, 2});
+  check_dropout<AlphaDropout>({3, 4, 5}), check_dropout<FeatureAlphaDropout>({3, 4, 5});
+  CHECK_THROWS_AS(dropout1d_(ones({3})), ShapeError);
+  CHECK_THROWS_AS(alpha_dropout_(tensor({1, 2})), DTypeError);
 }

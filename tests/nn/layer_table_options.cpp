@@ -32,6 +32,11 @@ void add_layer_options(std::vector<Layer>& table) {
   table.push_back(row<LSTM>("LSTM, projected", {5, 2, 4}, [] {
     return LSTM(4, 3, {.num_layers = 2, .bidirectional = true, .proj_size = 2});
   }));
+  table.push_back(row<Sequential>("Sequential in place", image, [] {
+    return Sequential(LeakyReLU(0.2), Hardswish({.inplace = true}), Mish({.inplace = true}),
+                      Dropout2d(0.4, true), SELU({.inplace = true}), AlphaDropout(0.3, true),
+                      Threshold(0.1, 0.2, true));
+  }));
 }
 
 }  // namespace ferrite::test
