@@ -1,5 +1,6 @@
 // Options of layers against PyTorch's, as record_layer_options.py recorded them: limited rows of
-// tables, norms without a bias, projected LSTMs, activations and dropouts in place.
+// tables, norms without a bias, projected LSTMs, activations and dropouts in place, custom parts of
+// a transformer.
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -356,4 +357,64 @@ TEST_CASE("dropouts overwrite their input in training") {
   check_dropout<AlphaDropout>({3, 4, 5}), check_dropout<FeatureAlphaDropout>({3, 4, 5});
   CHECK_THROWS_AS(dropout1d_(ones({3})), ShapeError);
   CHECK_THROWS_AS(alpha_dropout_(tensor({1, 2})), DTypeError);
+}
+
+namespace {
+
+class MixingEncoder : public Cloneable<MixingEncoder> {
+ public:
+  MixingEncoder() { register_module("fc", fc); }
+  using Module::forward;
+  Tensor forward(const Tensor& src, const TransformerEncoderArguments& a) {
+    return tanh(fc(a.mask.defined() ? matmul(a.mask, src) : src));
+  }
+  Linear fc{4, 4};
+};
+
+class ScalingDecoder : public Cloneable<ScalingDecoder> {
+ public:
+  ScalingDecoder() { register_module("fc", fc); }
+  using Module::forward;
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const TransformerDecoderArguments& a) {
+    return fc(tgt) * matmul(a.memory_mask, memory).mean(0);
+  }
+  Linear fc{4, 4, {.bias = false}};
+};
+
+}  // namespace
+
+TEST_CASE("a transformer of custom parts agrees with PyTorch") {
+  const std::string name = "Transformer";
+  Transformer net({.d_model = 4,
+                   .nhead = 2,
+                   .custom_encoder = MixingEncoder(),
+                   .custom_decoder = ScalingDecoder()});
+  load(name, net);
+  const Tensor src = input(name, "src"), tgt = input(name, "tgt");
+  const TransformerArguments arguments{.src_mask = input(name, "src_mask"),
+                                       .memory_mask = input(name, "memory_mask")};
+  const Tensor y = net(src, tgt, arguments);
+  check_recorded(name, {{"y", y}}, {{"src", src}, {"tgt", tgt}}, &net);
+  CHECK(net.named_parameters()[0].first == "encoder.fc.weight");
+  CHECK(net.encoder.layers.size() == 0);
+  CHECK(net.get_submodule("decoder").name() == "ScalingDecoder");
+
+  // Clones and moved ones have parts of their own; the module that was given stays as it is.
+  const auto copy = net.clone();
+  check_equal((*copy)(src, tgt, arguments), y);
+  no_grad([&] { copy->get_parameter("encoder.fc.weight").zero_(); });
+  Transformer moved = std::move(net);
+  check_equal(moved(src, tgt, arguments), y);
+  int calls = 0;
+  const auto handle = moved.get_submodule("encoder").register_forward_hook(
+      [&](Module&, std::span<const Tensor>, std::span<Tensor>) { ++calls; });
+  moved(src, tgt, arguments);
+  CHECK(calls == 1);
+
+  // One custom part, beside a stack.
+  Transformer half(
+      {.d_model = 4, .nhead = 2, .num_decoder_layers = 1, .custom_encoder = MixingEncoder()});
+  CHECK(half.encoder.layers.size() == 0);
+  CHECK(half.get_parameter("decoder.norm.weight").shape() == Shape{4});
+  CHECK(half(ones({3, 2, 4}), ones({5, 2, 4})).shape() == Shape{5, 2, 4});
 }
