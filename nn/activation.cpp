@@ -8,16 +8,25 @@
 
 namespace ferrite::nn {
 
+namespace {
+
+const char* inplace_repr(bool inplace) { return inplace ? ", inplace=True" : ""; }
+
+}  // namespace
+
 Tensor ReLU::forward(const Tensor& input) { return options_.inplace ? relu_(input) : relu(input); }
 
-Tensor LeakyReLU::forward(const Tensor& input) { return leaky_relu(input, negative_slope_); }
-std::string LeakyReLU::extra_repr() const { return "negative_slope=" + repr(negative_slope_); }
+Tensor LeakyReLU::forward(const Tensor& input) {
+  return options_.inplace ? leaky_relu_(input, options_.negative_slope)
+                          : leaky_relu(input, options_.negative_slope);
+}
+std::string LeakyReLU::extra_repr() const {
+  return "negative_slope=" + repr(options_.negative_slope) + inplace_repr(options_.inplace);
+}
 
 Tensor Sigmoid::forward(const Tensor& input) { return sigmoid(input); }
 
 Tensor Tanh::forward(const Tensor& input) { return tanh(input); }
-
-Tensor SiLU::forward(const Tensor& input) { return silu(input); }
 
 Tensor GELU::forward(const Tensor& input) { return gelu(input, approximate_); }
 std::string GELU::extra_repr() const {
@@ -46,23 +55,27 @@ Tensor LogSigmoid::forward(const Tensor& input) { return logsigmoid(input); }
 Tensor ELU::forward(const Tensor& input) {
   return inplace_ ? elu_(input, alpha_) : elu(input, alpha_);
 }
-std::string ELU::extra_repr() const {
-  return "alpha=" + repr(alpha_) + (inplace_ ? ", inplace=True" : "");
-}
+std::string ELU::extra_repr() const { return "alpha=" + repr(alpha_) + inplace_repr(inplace_); }
 
-CELU::CELU(double alpha) : alpha_(alpha) {
+CELU::CELU(double alpha, bool inplace) : alpha_(alpha), inplace_(inplace) {
   FERRITE_CHECK(alpha != 0, ValueError, "CELU", "alpha must not be 0");
 }
-Tensor CELU::forward(const Tensor& input) { return celu(input, alpha_); }
-std::string CELU::extra_repr() const { return "alpha=" + repr(alpha_); }
+Tensor CELU::forward(const Tensor& input) {
+  return inplace_ ? celu_(input, alpha_) : celu(input, alpha_);
+}
+std::string CELU::extra_repr() const { return "alpha=" + repr(alpha_) + inplace_repr(inplace_); }
 
-Hardtanh::Hardtanh(double min_val, double max_val) : min_val_(min_val), max_val_(max_val) {
+Hardtanh::Hardtanh(double min_val, double max_val, bool inplace)
+    : min_val_(min_val), max_val_(max_val), inplace_(inplace) {
   FERRITE_CHECK(min_val <= max_val, ValueError, "Hardtanh",
                 "expected min_val <= max_val, got {} and {}", min_val, max_val);
 }
-Tensor Hardtanh::forward(const Tensor& input) { return hardtanh(input, min_val_, max_val_); }
+Tensor Hardtanh::forward(const Tensor& input) {
+  return inplace_ ? hardtanh_(input, min_val_, max_val_) : hardtanh(input, min_val_, max_val_);
+}
 std::string Hardtanh::extra_repr() const {
-  return fmt::format("min_val={}, max_val={}", repr(min_val_), repr(max_val_));
+  return fmt::format("min_val={}, max_val={}{}", repr(min_val_), repr(max_val_),
+                     inplace_repr(inplace_));
 }
 
 Tensor Hardshrink::forward(const Tensor& input) { return hardshrink(input, lambda_); }
@@ -74,9 +87,12 @@ Softshrink::Softshrink(double lambda) : lambda_(lambda) {
 Tensor Softshrink::forward(const Tensor& input) { return softshrink(input, lambda_); }
 std::string Softshrink::extra_repr() const { return repr(lambda_); }
 
-Tensor Threshold::forward(const Tensor& input) { return threshold(input, threshold_, value_); }
+Tensor Threshold::forward(const Tensor& input) {
+  return inplace_ ? ferrite::threshold_(input, threshold_, value_)
+                  : threshold(input, threshold_, value_);
+}
 std::string Threshold::extra_repr() const {
-  return fmt::format("threshold={}, value={}", threshold_, value_);
+  return fmt::format("threshold={}, value={}{}", threshold_, value_, inplace_repr(inplace_));
 }
 
 Softplus::Softplus(double beta, double threshold) : beta_(beta), threshold_(threshold) {
@@ -90,13 +106,17 @@ std::string Softplus::extra_repr() const {
 Tensor GLU::forward(const Tensor& input) { return glu(input, dim_); }
 std::string GLU::extra_repr() const { return fmt::format("dim={}", dim_); }
 
-RReLU::RReLU(double lower, double upper) : lower_(lower), upper_(upper) {
+RReLU::RReLU(double lower, double upper, bool inplace)
+    : lower_(lower), upper_(upper), inplace_(inplace) {
   FERRITE_CHECK(lower <= upper, ValueError, "RReLU", "expected lower <= upper, got {} and {}",
                 lower, upper);
 }
-Tensor RReLU::forward(const Tensor& input) { return rrelu(input, lower_, upper_, is_training()); }
+Tensor RReLU::forward(const Tensor& input) {
+  return inplace_ ? rrelu_(input, lower_, upper_, is_training())
+                  : rrelu(input, lower_, upper_, is_training());
+}
 std::string RReLU::extra_repr() const {
-  return fmt::format("lower={}, upper={}", repr(lower_), repr(upper_));
+  return fmt::format("lower={}, upper={}{}", repr(lower_), repr(upper_), inplace_repr(inplace_));
 }
 
 PReLU::PReLU(std::int64_t num_parameters, double init)
@@ -110,20 +130,32 @@ std::string PReLU::extra_repr() const { return fmt::format("num_parameters={}", 
 
 // ---- Dropouts
 
-DropoutBase::DropoutBase(const char* layer, double p) : p_(p) {
+DropoutBase::DropoutBase(const char* layer, double p, bool inplace) : p_(p), inplace_(inplace) {
   FERRITE_CHECK(p >= 0 && p <= 1, ValueError, layer, "expected a probability, got p = {}", p);
 }
-std::string DropoutBase::extra_repr() const { return fmt::format("p={}, inplace=False", repr(p_)); }
+std::string DropoutBase::extra_repr() const {
+  return fmt::format("p={}, inplace={}", repr(p_), repr(inplace_));
+}
 
-Tensor Dropout::forward(const Tensor& input) { return dropout(input, p_, is_training()); }
-Tensor Dropout1d::forward(const Tensor& input) { return dropout1d(input, p_, is_training()); }
-Tensor Dropout2d::forward(const Tensor& input) { return dropout2d(input, p_, is_training()); }
-Tensor Dropout3d::forward(const Tensor& input) { return dropout3d(input, p_, is_training()); }
+Tensor Dropout::forward(const Tensor& input) {
+  return inplace_ ? dropout_(input, p_, is_training()) : dropout(input, p_, is_training());
+}
+Tensor Dropout1d::forward(const Tensor& input) {
+  return inplace_ ? dropout1d_(input, p_, is_training()) : dropout1d(input, p_, is_training());
+}
+Tensor Dropout2d::forward(const Tensor& input) {
+  return inplace_ ? dropout2d_(input, p_, is_training()) : dropout2d(input, p_, is_training());
+}
+Tensor Dropout3d::forward(const Tensor& input) {
+  return inplace_ ? dropout3d_(input, p_, is_training()) : dropout3d(input, p_, is_training());
+}
 Tensor AlphaDropout::forward(const Tensor& input) {
-  return alpha_dropout(input, p_, is_training());
+  return inplace_ ? alpha_dropout_(input, p_, is_training())
+                  : alpha_dropout(input, p_, is_training());
 }
 Tensor FeatureAlphaDropout::forward(const Tensor& input) {
-  return feature_alpha_dropout(input, p_, is_training());
+  return inplace_ ? feature_alpha_dropout_(input, p_, is_training())
+                  : feature_alpha_dropout(input, p_, is_training());
 }
 
 }  // namespace ferrite::nn

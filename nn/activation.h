@@ -8,7 +8,10 @@
 
 namespace ferrite::nn {
 
-/// The option of activations that can overwrite their input instead of allocating a result.
+/// The option of activations that can overwrite their input instead of allocating a result, as
+/// PyTorch's `inplace`. Overwriting follows the rules of all functions in place
+/// (core/tensor_methods.h): AutogradError for a leaf that requires a gradient, and from backward()
+/// where another op needs the overwritten values; DTypeError where the result has another dtype.
 struct InplaceOptions {
   bool inplace = false;  ///< whether the input is overwritten
 };
@@ -27,18 +30,20 @@ class ReLU : public Cloneable<ReLU> {
 
 struct LeakyReLUOptions {
   double negative_slope = 0.01;  ///< the slope where the input is negative
+  bool inplace = false;          ///< whether the input is overwritten
 };
 
 /// x where x > 0, else negative_slope * x.
 class LeakyReLU : public Cloneable<LeakyReLU> {
  public:
-  explicit LeakyReLU(double negative_slope = 0.01) : negative_slope_(negative_slope) {}
-  explicit LeakyReLU(const LeakyReLUOptions& options) : LeakyReLU(options.negative_slope) {}
+  explicit LeakyReLU(double negative_slope = 0.01, bool inplace = false)
+      : LeakyReLU(LeakyReLUOptions{.negative_slope = negative_slope, .inplace = inplace}) {}
+  explicit LeakyReLU(const LeakyReLUOptions& options) : options_(options) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
-  double negative_slope_;
+  LeakyReLUOptions options_;
 };
 
 /// 1 / (1 + exp(-x)).
@@ -49,12 +54,6 @@ class Sigmoid : public Cloneable<Sigmoid> {
 
 /// The hyperbolic tangent of x.
 class Tanh : public Cloneable<Tanh> {
- public:
-  Tensor forward(const Tensor& input) override;
-};
-
-/// x * sigmoid(x).
-class SiLU : public Cloneable<SiLU> {
  public:
   Tensor forward(const Tensor& input) override;
 };
@@ -123,21 +122,59 @@ class FunctionModule : public Module {
   Tensor forward(const Tensor& input) override { return function(input); }
 };
 
+/// The same of activations that can overwrite their input, by `function_`: with {.inplace = true}.
+template <Tensor (*function)(const Tensor&), const Tensor& (*function_)(const Tensor&)>
+class InplaceModule : public Module {
+ public:
+  explicit InplaceModule(const InplaceOptions& options = {}) : options_(options) {}
+  Tensor forward(const Tensor& input) override {
+    return options_.inplace ? function_(input) : function(input);
+  }
+  std::string extra_repr() const override { return options_.inplace ? "inplace=True" : ""; }
+
+ private:
+  InplaceOptions options_;
+};
+
+/// x * sigmoid(x).
+class SiLU : public Cloneable<SiLU, InplaceModule<silu, silu_>> {
+ public:
+  using Cloneable::Cloneable;
+};
 /// scale * x for x > 0, else scale * alpha * (exp(x) - 1), with the constants alpha = 1.6733 and
 /// scale = 1.0507 that keep mean and variance (Klambauer et al. 2017).
-class SELU : public Cloneable<SELU, FunctionModule<selu>> {};
+class SELU : public Cloneable<SELU, InplaceModule<selu, selu_>> {
+ public:
+  using Cloneable::Cloneable;
+};
 /// relu6(x + 3) / 6, an approximation of sigmoid by straight lines: 0 up to -3, 1 from 3 on.
-class Hardsigmoid : public Cloneable<Hardsigmoid, FunctionModule<hardsigmoid>> {};
+class Hardsigmoid : public Cloneable<Hardsigmoid, InplaceModule<hardsigmoid, hardsigmoid_>> {
+ public:
+  using Cloneable::Cloneable;
+  /// Nothing, as PyTorch prints.
+  std::string extra_repr() const override { return ""; }
+};
 /// x * relu6(x + 3) / 6, an approximation of SiLU (Howard et al. 2019).
-class Hardswish : public Cloneable<Hardswish, FunctionModule<hardswish>> {};
+class Hardswish : public Cloneable<Hardswish, InplaceModule<hardswish, hardswish_>> {
+ public:
+  using Cloneable::Cloneable;
+  /// Nothing, as PyTorch prints.
+  std::string extra_repr() const override { return ""; }
+};
 /// x * tanh(softplus(x)) (Misra 2019).
-class Mish : public Cloneable<Mish, FunctionModule<mish>> {};
+class Mish : public Cloneable<Mish, InplaceModule<mish, mish_>> {
+ public:
+  using Cloneable::Cloneable;
+};
 /// x / (1 + |x|), which lies between -1 and 1.
 class Softsign : public Cloneable<Softsign, FunctionModule<softsign>> {};
 /// x - tanh(x).
 class Tanhshrink : public Cloneable<Tanhshrink, FunctionModule<tanhshrink>> {};
 /// x limited to [0, 6]: min(max(x, 0), 6).
-class ReLU6 : public Cloneable<ReLU6, FunctionModule<relu6>> {};
+class ReLU6 : public Cloneable<ReLU6, InplaceModule<relu6, relu6_>> {
+ public:
+  using Cloneable::Cloneable;
+};
 /// log(sigmoid(x)), without overflow.
 class LogSigmoid : public Cloneable<LogSigmoid> {
  public:
@@ -156,26 +193,28 @@ class ELU : public Cloneable<ELU> {
   bool inplace_;
 };
 
-/// ValueError if alpha is 0.
+/// max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0). ValueError if alpha is 0.
 class CELU : public Cloneable<CELU> {
  public:
-  explicit CELU(double alpha = 1);
+  explicit CELU(double alpha = 1, bool inplace = false);
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
   double alpha_;
+  bool inplace_;
 };
 
-/// ValueError unless min_val <= max_val.
+/// x limited to [min_val, max_val]. ValueError unless min_val <= max_val.
 class Hardtanh : public Cloneable<Hardtanh> {
  public:
-  explicit Hardtanh(double min_val = -1, double max_val = 1);
+  explicit Hardtanh(double min_val = -1, double max_val = 1, bool inplace = false);
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
   double min_val_, max_val_;
+  bool inplace_;
 };
 
 /// x, or 0 within [-lambda, lambda], with lambda = 0.5 by default.
@@ -203,12 +242,14 @@ class Softshrink : public Cloneable<Softshrink> {
 /// x where it is above the threshold, else the given value.
 class Threshold : public Cloneable<Threshold> {
  public:
-  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
+  Threshold(double threshold, double value, bool inplace = false)
+      : threshold_(threshold), value_(value), inplace_(inplace) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
   double threshold_, value_;
+  bool inplace_;
 };
 
 /// ValueError if beta is 0.
@@ -236,12 +277,13 @@ class GLU : public Cloneable<GLU> {
 /// Draws slopes in training only. ValueError unless lower <= upper.
 class RReLU : public Cloneable<RReLU> {
  public:
-  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3);
+  explicit RReLU(double lower = 1.0 / 8, double upper = 1.0 / 3, bool inplace = false);
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
  private:
   double lower_, upper_;
+  bool inplace_;
 };
 
 /// A slope below 0 that is learnt: one, or one for each channel.
@@ -261,57 +303,61 @@ class PReLU : public Cloneable<PReLU> {
 
 // ---- Dropouts: only in training. ValueError unless 0 <= p <= 1.
 
-/// The common base, for functions (x, p, training, generator) of ops/dropout.h.
+/// The common base, for functions (x, p, training, generator) of ops/dropout.h. With `inplace`, the
+/// input is overwritten in training, by the rules of InplaceOptions.
 class DropoutBase : public Module {
  public:
   std::string extra_repr() const override;
 
  protected:
-  DropoutBase(const char* layer, double p);
+  DropoutBase(const char* layer, double p, bool inplace);
 
   double p_;
+  bool inplace_;
 };
 
 /// Zeroes elements with probability `p` and scales the others by 1 / (1 - p) (Srivastava et al.
 /// 2014). In evaluation it returns its input: `nn::Dropout dropout(0.1)`.
 class Dropout : public Cloneable<Dropout, DropoutBase> {
  public:
-  explicit Dropout(double p = 0.5) : Cloneable("Dropout", p) {}
+  explicit Dropout(double p = 0.5, bool inplace = false) : Cloneable("Dropout", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 
 /// Like Dropout, but zeroes whole channels of [N, C, L] or [C, L].
 class Dropout1d : public Cloneable<Dropout1d, DropoutBase> {
  public:
-  explicit Dropout1d(double p = 0.5) : Cloneable("Dropout1d", p) {}
+  explicit Dropout1d(double p = 0.5, bool inplace = false) : Cloneable("Dropout1d", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 
 /// Like Dropout, but zeroes whole channels of [N, C, H, W] or [N, C, L].
 class Dropout2d : public Cloneable<Dropout2d, DropoutBase> {
  public:
-  explicit Dropout2d(double p = 0.5) : Cloneable("Dropout2d", p) {}
+  explicit Dropout2d(double p = 0.5, bool inplace = false) : Cloneable("Dropout2d", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 
 /// Like Dropout, but zeroes whole channels of [N, C, D, H, W] or [C, D, H, W].
 class Dropout3d : public Cloneable<Dropout3d, DropoutBase> {
  public:
-  explicit Dropout3d(double p = 0.5) : Cloneable("Dropout3d", p) {}
+  explicit Dropout3d(double p = 0.5, bool inplace = false) : Cloneable("Dropout3d", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 
 /// Keeps mean and variance of what SELU gives (alpha_dropout).
 class AlphaDropout : public Cloneable<AlphaDropout, DropoutBase> {
  public:
-  explicit AlphaDropout(double p = 0.5) : Cloneable("AlphaDropout", p) {}
+  explicit AlphaDropout(double p = 0.5, bool inplace = false)
+      : Cloneable("AlphaDropout", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 
 /// Like AlphaDropout, for whole channels of [N, C, *].
 class FeatureAlphaDropout : public Cloneable<FeatureAlphaDropout, DropoutBase> {
  public:
-  explicit FeatureAlphaDropout(double p = 0.5) : Cloneable("FeatureAlphaDropout", p) {}
+  explicit FeatureAlphaDropout(double p = 0.5, bool inplace = false)
+      : Cloneable("FeatureAlphaDropout", p, inplace) {}
   Tensor forward(const Tensor& input) override;
 };
 

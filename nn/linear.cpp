@@ -42,6 +42,30 @@ std::optional<std::int64_t> Linear::multiply_adds(std::span<const Tensor>,
   return outputs[0].numel() * weight.size(1);
 }
 
+namespace {
+
+/// Checks the options of a table of `rows` rows, and counts padding_idx from the start.
+template <class Options>
+void check_rows(const char* layer, Options& o, std::int64_t rows) {
+  FERRITE_CHECK(!o.max_norm || *o.max_norm >= 0, ValueError, layer,
+                "max_norm must be at least 0, got {}", *o.max_norm);
+  if (!o.padding_idx) return;
+  FERRITE_CHECK(*o.padding_idx >= -rows && *o.padding_idx < rows, ValueError, layer,
+                "padding_idx {} is outside of {} embeddings", *o.padding_idx, rows);
+  if (*o.padding_idx < 0) *o.padding_idx += rows;
+}
+
+template <class Options>
+std::string limits_repr(const Options& o) {
+  std::string text;
+  if (o.max_norm) text += ", max_norm=" + repr(*o.max_norm);
+  if (o.norm_type != 2) text += ", norm_type=" + repr(o.norm_type);
+  if (o.scale_grad_by_freq) text += ", scale_grad_by_freq=True";
+  return text;
+}
+
+}  // namespace
+
 Embedding Embedding::from_pretrained(Tensor embeddings, bool freeze,
                                      const EmbeddingOptions& options) {
   FERRITE_CHECK(embeddings.defined() && embeddings.dim() == 2, ShapeError, "Embedding",
@@ -54,29 +78,23 @@ Embedding Embedding::from_pretrained(Tensor embeddings, bool freeze,
 
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
                      const EmbeddingOptions& options)
-    : weight(empty({num_embeddings, embedding_dim})), padding_idx_(options.padding_idx) {
-  if (padding_idx_) {
-    FERRITE_CHECK(*padding_idx_ >= -num_embeddings && *padding_idx_ < num_embeddings, ValueError,
-                  "Embedding", "padding_idx {} is outside of {} embeddings", *padding_idx_,
-                  num_embeddings);
-    if (*padding_idx_ < 0) *padding_idx_ += num_embeddings;
-  }
+    : weight(empty({num_embeddings, embedding_dim})), options_(options) {
+  check_rows("Embedding", options_, num_embeddings);
   register_parameter("weight", weight);
   reset_parameters();
 }
 
 void Embedding::reset_parameters() {
   init::normal_(weight);
-  if (padding_idx_) init::zeros_(weight.detach().select(0, *padding_idx_));
+  if (options_.padding_idx) init::zeros_(weight.detach().select(0, *options_.padding_idx));
 }
 
-Tensor Embedding::forward(const Tensor& indices) {
-  return embedding(indices, weight, padding_idx_);
-}
+Tensor Embedding::forward(const Tensor& indices) { return embedding(indices, weight, options_); }
 
 std::string Embedding::extra_repr() const {
-  const std::string text = fmt::format("{}, {}", weight.size(0), weight.size(1));
-  return padding_idx_ ? fmt::format("{}, padding_idx={}", text, *padding_idx_) : text;
+  std::string text = fmt::format("{}, {}", weight.size(0), weight.size(1));
+  if (options_.padding_idx) text += fmt::format(", padding_idx={}", *options_.padding_idx);
+  return text + limits_repr(options_);
 }
 
 Tensor Flatten::forward(const Tensor& input) {
@@ -122,13 +140,10 @@ std::string Bilinear::extra_repr() const {
 EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
                            const EmbeddingBagLayerOptions& options)
     : weight(empty({num_embeddings, embedding_dim})), options_(options) {
-  std::optional<std::int64_t>& padding = options_.padding_idx;
-  if (padding) {
-    FERRITE_CHECK(*padding >= -num_embeddings && *padding < num_embeddings, ValueError,
-                  "EmbeddingBag", "padding_idx {} is outside of {} embeddings", *padding,
-                  num_embeddings);
-    if (*padding < 0) *padding += num_embeddings;
-  }
+  check_rows("EmbeddingBag", options_, num_embeddings);
+  FERRITE_CHECK(!options.scale_grad_by_freq || options.mode != BagMode::max, ValueError,
+                "EmbeddingBag",
+                "scale_grad_by_freq works with the modes sum and mean, not with max");
   register_parameter("weight", weight);
   reset_parameters();
 }
@@ -141,7 +156,10 @@ void EmbeddingBag::reset_parameters() {
 Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
                              const Tensor& per_sample_weights) {
   return embedding_bag(indices, weight, offsets,
-                       {.mode = options_.mode,
+                       {.max_norm = options_.max_norm,
+                        .norm_type = options_.norm_type,
+                        .scale_grad_by_freq = options_.scale_grad_by_freq,
+                        .mode = options_.mode,
                         .per_sample_weights = per_sample_weights,
                         .include_last_offset = options_.include_last_offset,
                         .padding_idx = options_.padding_idx});
@@ -149,8 +167,8 @@ Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
 
 std::string EmbeddingBag::extra_repr() const {
   constexpr const char* kModes[] = {"sum", "mean", "max"};
-  std::string text = fmt::format("{}, {}, mode='{}'", weight.size(0), weight.size(1),
-                                 kModes[static_cast<int>(options_.mode)]);
+  std::string text = fmt::format("{}, {}{}, mode='{}'", weight.size(0), weight.size(1),
+                                 limits_repr(options_), kModes[static_cast<int>(options_.mode)]);
   if (options_.padding_idx) text += fmt::format(", padding_idx={}", *options_.padding_idx);
   return text;
 }

@@ -8,6 +8,7 @@
 
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/embedding_bag.h"
+#include "ferrite/ops/index.h"
 
 namespace ferrite::nn {
 
@@ -53,13 +54,10 @@ class Bilinear : public Cloneable<Bilinear> {
   Tensor bias;    ///< [out_features]; undefined without bias
 };
 
-struct EmbeddingOptions {
-  /// A row that starts as zero and receives no gradient; negative values count from the end.
-  std::optional<std::int64_t> padding_idx = {};
-};
+using ferrite::EmbeddingOptions;
 
 /// Looks up rows of a table: int64 [...] to [..., embedding_dim]. IndexError for an index out of
-/// range.
+/// range. With `max_norm`, forward() changes `weight` in place, off the tape.
 ///
 ///   nn::Embedding embedding(10000, 256);
 ///   Tensor x = embedding(tokens);  // [N, L] to [N, L, 256]
@@ -83,11 +81,17 @@ class Embedding : public Cloneable<Embedding> {
   Tensor weight;  ///< [num_embeddings, embedding_dim]
 
  private:
-  std::optional<std::int64_t> padding_idx_;
+  EmbeddingOptions options_;
 };
 
 /// The options of EmbeddingBag.
 struct EmbeddingBagLayerOptions {
+  /// Limits the norms of the rows that are looked up, in place: see EmbeddingOptions (ops/index.h).
+  std::optional<double> max_norm = {};
+  double norm_type = 2;  ///< the p of the p-norm that max_norm limits
+  /// Whether the gradient of a row is divided by how often the indices contain it; ValueError with
+  /// BagMode::max.
+  bool scale_grad_by_freq = false;
   BagMode mode = BagMode::mean;      ///< how the rows of a bag become one: sum, mean or max
   bool include_last_offset = false;  ///< whether the last offset is the end of the last bag
   std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as zero and does not count

@@ -10,11 +10,18 @@
 
 namespace ferrite::nn {
 
-NormBase::NormBase(std::int64_t num_features, bool affine, bool track_running_stats)
+namespace {
+
+/// PyTorch 2.15 prints bias=True, too, which older versions do not know.
+const char* bias_repr(bool affine, bool bias) { return affine && !bias ? ", bias=False" : ""; }
+
+}  // namespace
+
+NormBase::NormBase(std::int64_t num_features, bool affine, bool track_running_stats, bool with_bias)
     : num_features_(num_features) {
   if (affine) {
     weight = empty({num_features});
-    bias = empty({num_features});
+    if (with_bias) bias = empty({num_features});
   }
   if (track_running_stats) {
     running_mean = empty({num_features});
@@ -31,9 +38,8 @@ NormBase::NormBase(std::int64_t num_features, bool affine, bool track_running_st
 }
 
 void NormBase::reset_parameters() {
-  if (!weight.defined()) return;
-  init::ones_(weight);
-  init::zeros_(bias);
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
 }
 
 void NormBase::reset_running_stats() {
@@ -46,7 +52,8 @@ void NormBase::reset_running_stats() {
 // ---- Batch norm
 
 BatchNorm::BatchNorm(std::int64_t num_features, const BatchNormOptions& options)
-    : NormBase(num_features, options.affine, options.track_running_stats), options_(options) {}
+    : NormBase(num_features, options.affine, options.track_running_stats, options.bias),
+      options_(options) {}
 
 Tensor BatchNorm::forward(const Tensor& input) { return forward(input, {}); }
 
@@ -93,9 +100,10 @@ std::string BatchNorm::name() const {
 
 std::string BatchNorm::extra_repr() const {
   if (is_identity_) return "";
-  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,
+  return fmt::format("{}, eps={}, momentum={}, affine={}{}, track_running_stats={}", num_features_,
                      repr(options_.eps), options_.momentum ? repr(*options_.momentum) : "None",
-                     repr(options_.affine), repr(options_.track_running_stats));
+                     repr(options_.affine), bias_repr(options_.affine, options_.bias),
+                     repr(options_.track_running_stats));
 }
 
 void BatchNorm1d::check_input(const Tensor& input) const {
@@ -118,7 +126,8 @@ void BatchNorm3d::check_input(const Tensor& input) const {
 
 template <int N>
 InstanceNormNd<N>::InstanceNormNd(std::int64_t num_features, const InstanceNormOptions& options)
-    : NormBase(num_features, options.affine, options.track_running_stats), options_(options) {}
+    : NormBase(num_features, options.affine, options.track_running_stats, options.bias),
+      options_(options) {}
 
 template <int N>
 Tensor InstanceNormNd<N>::forward(const Tensor& input) {
@@ -140,9 +149,9 @@ Tensor InstanceNormNd<N>::forward(const Tensor& input) {
 
 template <int N>
 std::string InstanceNormNd<N>::extra_repr() const {
-  return fmt::format("{}, eps={}, momentum={}, affine={}, track_running_stats={}", num_features_,
+  return fmt::format("{}, eps={}, momentum={}, affine={}{}, track_running_stats={}", num_features_,
                      repr(options_.eps), repr(options_.momentum), repr(options_.affine),
-                     repr(options_.track_running_stats));
+                     bias_repr(options_.affine, options_.bias), repr(options_.track_running_stats));
 }
 
 template class InstanceNormNd<1>;
@@ -179,8 +188,9 @@ Tensor LayerNorm::forward(const Tensor& input) {
 }
 
 std::string LayerNorm::extra_repr() const {
-  return fmt::format("{}, eps={}, elementwise_affine={}", repr(normalized_shape_),
-                     repr(options_.eps), repr(options_.elementwise_affine));
+  return fmt::format("{}, eps={}, elementwise_affine={}{}", repr(normalized_shape_),
+                     repr(options_.eps), repr(options_.elementwise_affine),
+                     bias_repr(options_.elementwise_affine, options_.bias));
 }
 
 RMSNorm::RMSNorm(const Shape& normalized_shape, const RMSNormOptions& options)
@@ -212,7 +222,7 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
                 num_groups);
   if (options.affine) {
     weight = empty({num_channels});
-    bias = empty({num_channels});
+    if (options.bias) bias = empty({num_channels});
   }
   register_parameter("weight", weight);
   register_parameter("bias", bias);
@@ -220,9 +230,8 @@ GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels,
 }
 
 void GroupNorm::reset_parameters() {
-  if (!weight.defined()) return;
-  init::ones_(weight);
-  init::zeros_(bias);
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
 }
 
 Tensor GroupNorm::forward(const Tensor& input) {
@@ -232,8 +241,8 @@ Tensor GroupNorm::forward(const Tensor& input) {
 }
 
 std::string GroupNorm::extra_repr() const {
-  return fmt::format("{}, {}, eps={}, affine={}", num_groups_, num_channels_, repr(options_.eps),
-                     repr(options_.affine));
+  return fmt::format("{}, {}, eps={}, affine={}{}", num_groups_, num_channels_, repr(options_.eps),
+                     repr(options_.affine), bias_repr(options_.affine, options_.bias));
 }
 
 }  // namespace ferrite::nn

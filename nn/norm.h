@@ -21,6 +21,7 @@ struct BatchNormOptions {
   bool affine = true;  ///< whether there are a weight and a bias
   /// If false, evaluation uses the statistics of its batch.
   bool track_running_stats = true;
+  bool bias = true;  ///< if false, there is no bias, even if affine
 };
 
 /// The parameters and statistics of batch and instance norms.
@@ -31,13 +32,14 @@ class NormBase : public Module {
   /// Mean 0, variance 1.
   void reset_running_stats();
 
-  Tensor weight, bias;               ///< [num_features]; undefined unless affine
+  /// [num_features]; undefined unless affine, the bias also without the option `bias`.
+  Tensor weight, bias;
   Tensor running_mean, running_var;  ///< [num_features]; undefined unless tracked
   /// int64, 0-dimensional; that of instance norms stays 0, as PyTorch's.
   Tensor num_batches_tracked;
 
  protected:
-  NormBase(std::int64_t num_features, bool affine, bool track_running_stats);
+  NormBase(std::int64_t num_features, bool affine, bool track_running_stats, bool with_bias);
 
   std::int64_t num_features_;
 };
@@ -127,6 +129,7 @@ struct InstanceNormOptions {
   double momentum = 0.1;             ///< weight of a new batch in the running statistics
   bool affine = false;               ///< whether there are a weight and a bias
   bool track_running_stats = false;  ///< whether evaluation uses running statistics
+  bool bias = true;                  ///< if false, there is no bias, even if affine
 };
 
 /// Normalises each channel of each element of a batch [N, C, *] in N dimensions, or of [C, *]
@@ -192,7 +195,7 @@ class LocalResponseNorm : public Cloneable<LocalResponseNorm> {
 struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;  ///< whether there are a weight and a bias
-  bool bias = true;
+  bool bias = true;                ///< if false, there is no bias, even if elementwise_affine
 };
 
 /// Normalizes over the last dimensions, whose sizes must be `normalized_shape` (ShapeError), to
@@ -261,6 +264,7 @@ class RMSNorm : public Cloneable<RMSNorm> {
 struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;  ///< whether there are a weight and a bias
+  bool bias = true;    ///< if false, there is no bias, even if affine
 };
 
 /// Normalizes each of `num_groups` groups of the channels of [N, C, *] to mean 0 and variance 1;
@@ -278,7 +282,8 @@ class GroupNorm : public Cloneable<GroupNorm> {
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 
-  Tensor weight, bias;  ///< [num_channels]; undefined unless affine
+  /// [num_channels]; undefined unless affine, the bias also without the option `bias`.
+  Tensor weight, bias;
 
  private:
   std::int64_t num_groups_, num_channels_;

@@ -78,19 +78,26 @@ RNNBase::RNNBase(const char* name, int gates, int states, std::int64_t input_siz
                 options.num_layers);
   FERRITE_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, name,
                 "dropout: expected a probability, got {}", options.dropout);
+  FERRITE_CHECK(options.proj_size == 0 || states == 2, ValueError, name,
+                "proj_size is an option of LSTM only, got {}", options.proj_size);
+  FERRITE_CHECK(options.proj_size >= 0 && options.proj_size < hidden_size, ValueError, name,
+                "expected a proj_size of 0 or more and below the hidden_size {}, got {}",
+                hidden_size, options.proj_size);
   const std::int64_t rows = gates * hidden_size;
   for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
-    const std::int64_t width = layer == 0 ? input_size : directions() * hidden_size;
+    const std::int64_t width = layer == 0 ? input_size : directions() * output_size();
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
       const auto add = [&](const char* part, const Shape& shape) {
         add_parameter(fmt::format("{}_l{}{}", part, layer, direction), empty(shape));
       };
       add("weight_ih", {rows, width});
-      add("weight_hh", {rows, hidden_size});
-      if (!options.bias) continue;
-      add("bias_ih", {rows});
-      add("bias_hh", {rows});
+      add("weight_hh", {rows, output_size()});
+      if (options.bias) {
+        add("bias_ih", {rows});
+        add("bias_hh", {rows});
+      }
+      if (options.proj_size > 0) add("weight_hr", {options.proj_size, hidden_size});
     }
   }
   reset_parameters();
@@ -100,16 +107,17 @@ void RNNBase::reset_parameters() { draw(parameters(), hidden_size_); }
 
 RNNWeights RNNBase::weights(std::span<const Tensor> parameters, std::int64_t layer,
                             std::int64_t direction) const {
-  const std::int64_t each = options_.bias ? 4 : 2;
-  const auto at = static_cast<std::size_t>((layer * directions() + direction) * each);
-  return {parameters[at], parameters[at + 1], options_.bias ? parameters[at + 2] : Tensor(),
-          options_.bias ? parameters[at + 3] : Tensor()};
+  const std::size_t biases = options_.bias ? 2 : 0, projections = options_.proj_size > 0 ? 1 : 0;
+  const auto before = static_cast<std::size_t>(layer * directions() + direction);
+  const std::span<const Tensor> own = parameters.subspan(before * (2 + biases + projections));
+  return {own[0], own[1], biases ? own[2] : Tensor(), biases ? own[3] : Tensor(),
+          projections ? own[2 + biases] : Tensor()};
 }
 
-std::vector<Tensor> RNNBase::initial_states(const Tensor& state, const Tensor& x,
+std::vector<Tensor> RNNBase::initial_states(int k, const Tensor& state, const Tensor& x,
                                             bool batched) const {
   const std::int64_t count = options_.num_layers * directions();
-  const Shape shape{count, x.size(1), hidden_size_};
+  const Shape shape{count, x.size(1), k == 0 ? output_size() : hidden_size_};
   if (!state.defined())
     return std::vector<Tensor>(
         static_cast<std::size_t>(count),
@@ -135,7 +143,7 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
                 "expected a sequence of one step or more, got {}", input.describe());
   std::vector<Tensor> state[2], last[2];
   for (int k = 0; k < states_; ++k)
-    state[k] = initial_states(initial[static_cast<std::size_t>(k)], x, batched);
+    state[k] = initial_states(k, initial[static_cast<std::size_t>(k)], x, batched);
 
   const std::vector<Tensor> all = parameters();
   std::size_t at = 0;  // index of layer and direction
@@ -181,7 +189,8 @@ RNNBase::Result RNNBase::run_traced(const Tensor& input, const States& initial) 
                    {"num_layers", options_.num_layers},
                    {"bias", options_.bias},
                    {"batch_first", options_.batch_first},
-                   {"bidirectional", options_.bidirectional}},
+                   {"bidirectional", options_.bidirectional},
+                   {"proj_size", options_.proj_size}},
                   [&] {
                     const Result r = run(input, initial);
                     return std::vector<Tensor>{r.output, r.last[0], r.last[1]};
@@ -191,11 +200,12 @@ RNNBase::Result RNNBase::run_traced(const Tensor& input, const States& initial) 
 
 std::optional<std::int64_t> RNNBase::multiply_adds(std::span<const Tensor>,
                                                    std::span<const Tensor> outputs) const {
-  return products(*this, outputs[0], directions() * hidden_size_);
+  return products(*this, outputs[0], directions() * output_size());
 }
 
 std::string RNNBase::extra_repr() const {
   std::string text = fmt::format("{}, {}", input_size_, hidden_size_);
+  if (options_.proj_size != 0) text += fmt::format(", proj_size={}", options_.proj_size);
   if (options_.num_layers != 1) text += fmt::format(", num_layers={}", options_.num_layers);
   if (!options_.bias) text += ", bias=False";
   if (options_.batch_first) text += ", batch_first=True";
@@ -221,15 +231,16 @@ Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {
 void LSTM::step(const Tensor& projected, const RNNWeights& w, States& s) const {
   const ferrite::detail::LstmStates next =
       ferrite::detail::lstm_step(projected, w.weight_hh, {s[0], s[1]});
-  s = {next.h, next.c};
+  s = {w.weight_hr.defined() ? linear(next.h, w.weight_hr) : next.h, next.c};
 }
 
 Tensor LSTM::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool reverse) const {
-  // Autocast chooses dtypes step by step.
+  // Autocast chooses dtypes step by step, and the kernel does not project.
   const bool one_dtype = std::ranges::all_of(
       std::array{w.weight_ih.dtype(), w.weight_hh.dtype(), s[0].dtype(), s[1].dtype()},
       [&](DType dtype) { return dtype == x.dtype(); });
-  if (!one_dtype || !is_floating(x.dtype()) || is_autocast_enabled(x.device()))
+  if (!one_dtype || !is_floating(x.dtype()) || is_autocast_enabled(x.device()) ||
+      w.weight_hr.defined())
     return RNNBase::run_steps(x, w, s, reverse);
   const ferrite::detail::LstmSequence all = ferrite::detail::lstm_sequence(
       x, {w.weight_ih, w.weight_hh, both_biases(w)}, {s[0], s[1]}, reverse);

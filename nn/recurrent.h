@@ -22,15 +22,21 @@ struct RNNOptions {
                              ///< they are
   double dropout = 0;  ///< probability of dropping an output of any layer but the last, in training
   bool bidirectional = false;  ///< a second set of weights processes each sequence in reverse
+  /// Of an LSTM, if above 0: the size of its hidden states, which are then projections of
+  /// hidden_size values (Sak et al. 2014).
+  std::int64_t proj_size = 0;
 };
 
 /// The weights of one layer in one direction: [gates * hidden_size, input size], [gates *
-/// hidden_size, hidden_size] and two of [gates * hidden_size], undefined without bias.
+/// hidden_size, hidden_size] and two of [gates * hidden_size], undefined without bias. With
+/// proj_size, weight_hh is [gates * hidden_size, proj_size], and weight_hr, otherwise undefined, is
+/// [proj_size, hidden_size].
 struct RNNWeights {
   Tensor weight_ih;
   Tensor weight_hh;
   Tensor bias_ih;
   Tensor bias_hh;
+  Tensor weight_hr = {};  ///< undefined without proj_size
 };
 
 /// The common base of RNN, LSTM and GRU, with D = 2 where bidirectional, else 1:
@@ -39,16 +45,18 @@ struct RNNWeights {
 /// - the output is [T, N, D * hidden_size]: the hidden states of the last layer at all steps; where
 ///   bidirectional, those of both directions side by side in the last dimension;
 /// - initial and last states are [D * num_layers, N, hidden_size]: layer 0, layer 0 in reverse,
-///   layer 1, and so on.
+///   layer 1, and so on;
+/// - with proj_size, which an LSTM takes, hidden states have this size instead of hidden_size, as
+///   has the output; cell states do not.
 ///
 /// `batch_first` makes input and output [N, T, *], and leaves the states as they are. Without a
 /// batch none of them has N. States that are not given, or undefined, are zeros. ShapeError for
 /// inputs and states of other shapes and for T = 0; DTypeError and DeviceError unless input and
-/// weights agree. The constructors throw ValueError for sizes and layers below 1, and for a dropout
-/// outside [0, 1].
+/// weights agree. The constructors throw ValueError for sizes and layers below 1, for a dropout
+/// outside [0, 1], and for a proj_size that is below 0, not below hidden_size, or not of an LSTM.
 ///
-/// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 and, for
-/// the other direction, weight_ih_l0_reverse...
+/// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with
+/// proj_size weight_hr_l0 and, for the other direction, weight_ih_l0_reverse...
 class RNNBase : public Module {
  public:
   /// Uniform within +-1 / sqrt(hidden_size).
@@ -76,7 +84,7 @@ class RNNBase : public Module {
   virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
   /// Advances the states by one step; `projected` is the input's contribution to it.
   virtual void step(const Tensor& projected, const RNNWeights& weights, States& states) const = 0;
-  /// All steps of x [T, N, *] in one direction: the output [T, N, hidden_size], and in `states` the
+  /// All steps of x [T, N, *] in one direction: the output [T, N, size of h], and in `states` the
   /// last ones in place of the first ones.
   virtual Tensor run_steps(const Tensor& x, const RNNWeights& weights, States& states,
                            bool reverse) const;
@@ -89,7 +97,13 @@ class RNNBase : public Module {
   /// The weights of the cell, as the steps take them.
   RNNWeights weights(std::span<const Tensor> parameters, std::int64_t layer,
                      std::int64_t direction) const;
-  std::vector<Tensor> initial_states(const Tensor& state, const Tensor& x, bool batched) const;
+  /// The k-th state (h, c) of each layer and direction.
+  std::vector<Tensor> initial_states(int k, const Tensor& state, const Tensor& x,
+                                     bool batched) const;
+  /// The number of values of a hidden state.
+  std::int64_t output_size() const {
+    return options_.proj_size > 0 ? options_.proj_size : hidden_size_;
+  }
 
   int states_;
   std::int64_t input_size_, hidden_size_;
@@ -98,8 +112,9 @@ class RNNBase : public Module {
 
 /// The states of an LSTM or an LSTMCell: a NamedTuple (core/named_tuple.h), like the results below.
 struct LSTMState {
-  Tensor h;  ///< the hidden state: [D * num_layers, N, hidden_size]; of a cell [N, hidden_size]
-  Tensor c;  ///< the cell state, of the same shape
+  /// The hidden state: [D * num_layers, N, hidden_size or proj_size]; of a cell [N, hidden_size].
+  Tensor h;
+  Tensor c;  ///< the cell state: [D * num_layers, N, hidden_size]; of a cell [N, hidden_size]
   /// The parts, for structured bindings.
   auto fields() { return std::tie(h, c); }
   auto fields() const { return std::tie(h, c); }
@@ -110,7 +125,8 @@ struct LSTMState {
 /// `auto [output, state] = lstm(x); auto [h_n, c_n] = state;`, or `std::tie(output, h_n, c_n) =
 /// lstm(x)`.
 struct LSTMOutput {
-  Tensor output;    ///< [T, N, D * hidden_size]: the hidden states of the last layer
+  /// [T, N, D * hidden_size or proj_size]: the hidden states of the last layer.
+  Tensor output;
   LSTMState state;  ///< after the last step, of all layers and directions
   /// The parts, for structured bindings.
   auto fields() { return std::tie(output, state); }
@@ -120,7 +136,8 @@ struct LSTMOutput {
 };
 
 /// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
-/// forget, cell, output. `lstm(x)` starts from zeros, `lstm(x, {h_0, c_0})` from these states; both
+/// forget, cell, output. With the option proj_size, hidden states are weight_hr times what they
+/// would be without. `lstm(x)` starts from zeros, `lstm(x, {h_0, c_0})` from these states; both
 /// give the output and the last states. Called through Module, as in a Sequential, it returns only
 /// the output. Shapes and errors are those of RNNBase.
 ///

@@ -155,6 +155,8 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
   });
 }
 
+TransformerEncoder::TransformerEncoder() { register_module("layers", layers); }
+
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer,
                                        std::int64_t num_layers, std::unique_ptr<Module> norm)
     : has_norm_(norm != nullptr) {
@@ -168,6 +170,8 @@ Tensor TransformerEncoder::forward(const Tensor& src, const TransformerEncoderAr
   for (Module& layer : layers) x = layer.as<TransformerEncoderLayer>()(x, a);
   return has_norm_ ? get_submodule("norm")(x) : x;
 }
+
+TransformerDecoder::TransformerDecoder() { register_module("layers", layers); }
 
 TransformerDecoder::TransformerDecoder(const TransformerDecoderLayer& layer,
                                        std::int64_t num_layers, std::unique_ptr<Module> norm)
@@ -185,12 +189,24 @@ Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
 }
 
 Transformer::Transformer(const TransformerOptions& o)
-    : encoder(TransformerEncoderLayer(o.d_model, o.nhead, layer_options(o)), o.num_encoder_layers,
-              last_norm(o)),
-      decoder(TransformerDecoderLayer(o.d_model, o.nhead, layer_options(o)), o.num_decoder_layers,
-              last_norm(o)) {
-  register_module("encoder", encoder);
-  register_module("decoder", decoder);
+    : encoder(o.custom_encoder ? TransformerEncoder()
+                               : TransformerEncoder(
+                                     TransformerEncoderLayer(o.d_model, o.nhead, layer_options(o)),
+                                     o.num_encoder_layers, last_norm(o))),
+      decoder(o.custom_decoder ? TransformerDecoder()
+                               : TransformerDecoder(
+                                     TransformerDecoderLayer(o.d_model, o.nhead, layer_options(o)),
+                                     o.num_decoder_layers, last_norm(o))),
+      custom_encoder_(o.custom_encoder),
+      custom_decoder_(o.custom_decoder) {
+  if (custom_encoder_)
+    register_module("encoder", custom_encoder_.clone());
+  else
+    register_module("encoder", encoder);
+  if (custom_decoder_)
+    register_module("decoder", custom_decoder_.clone());
+  else
+    register_module("decoder", decoder);
   reset_parameters();
 }
 
@@ -200,16 +216,20 @@ void Transformer::reset_parameters() {
 }
 
 Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerArguments& a) {
-  const Tensor memory = encoder(src, {.mask = a.src_mask,
-                                      .src_key_padding_mask = a.src_key_padding_mask,
-                                      .is_causal = a.src_is_causal});
-  return decoder(tgt, memory,
-                 {.tgt_mask = a.tgt_mask,
-                  .memory_mask = a.memory_mask,
-                  .tgt_key_padding_mask = a.tgt_key_padding_mask,
-                  .memory_key_padding_mask = a.memory_key_padding_mask,
-                  .tgt_is_causal = a.tgt_is_causal,
-                  .memory_is_causal = a.memory_is_causal});
+  const TransformerEncoderArguments of_encoder{.mask = a.src_mask,
+                                               .src_key_padding_mask = a.src_key_padding_mask,
+                                               .is_causal = a.src_is_causal};
+  const TransformerDecoderArguments of_decoder{.tgt_mask = a.tgt_mask,
+                                               .memory_mask = a.memory_mask,
+                                               .tgt_key_padding_mask = a.tgt_key_padding_mask,
+                                               .memory_key_padding_mask = a.memory_key_padding_mask,
+                                               .tgt_is_causal = a.tgt_is_causal,
+                                               .memory_is_causal = a.memory_is_causal};
+  const Tensor memory = custom_encoder_
+                            ? custom_encoder_.call(get_submodule("encoder"), src, of_encoder)
+                            : encoder(src, of_encoder);
+  return custom_decoder_ ? custom_decoder_.call(get_submodule("decoder"), tgt, memory, of_decoder)
+                         : decoder(tgt, memory, of_decoder);
 }
 
 Tensor Transformer::generate_square_subsequent_mask(std::int64_t size,

@@ -1,6 +1,7 @@
 // Transformers (Vaswani et al. 2017): layers, stacks of them, and the whole.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -165,7 +166,10 @@ class TransformerEncoder : public Cloneable<TransformerEncoder> {
   ModuleList layers;
 
  private:
-  bool has_norm_;
+  friend class Transformer;
+  TransformerEncoder();  ///< without layers, where there is a custom one
+
+  bool has_norm_ = false;
 };
 
 /// `num_layers` clones of a decoder layer, one after another, each of which attends to the same
@@ -191,8 +195,43 @@ class TransformerDecoder : public Cloneable<TransformerDecoder> {
   ModuleList layers;
 
  private:
-  bool has_norm_;
+  friend class Transformer;
+  TransformerDecoder();  ///< without layers, where there is a custom one
+
+  bool has_norm_ = false;
 };
+
+/// A copy of a module of any type that has a forward() of `Inputs`, or none. It converts from such
+/// a module: `.custom_encoder = MyEncoder(...)`.
+template <class... Inputs>
+class CustomModule {
+ public:
+  /// No module.
+  CustomModule() = default;
+  /// A clone of `module`.
+  template <class M>
+  requires std::derived_from<M, Module> && requires(M& m, const Inputs&... inputs) {
+    { m(inputs...) } -> std::convertible_to<Tensor>;
+  }
+  CustomModule(const M& module)
+      : module_(module.clone()),
+        call_([](Module& m, const Inputs&... inputs) -> Tensor { return m.as<M>()(inputs...); }) {}
+  /// Whether there is a module.
+  explicit operator bool() const { return module_ != nullptr; }
+  /// A clone of the module.
+  std::unique_ptr<Module> clone() const { return module_->clone(); }
+  /// Calls `module`, which has the type of this one (Error for others).
+  Tensor call(Module& module, const Inputs&... inputs) const { return call_(module, inputs...); }
+
+ private:
+  std::shared_ptr<const Module> module_;
+  Tensor (*call_)(Module&, const Inputs&...) = nullptr;
+};
+/// A module with a `Tensor forward(const Tensor& src, const TransformerEncoderArguments&)`.
+using CustomEncoder = CustomModule<Tensor, TransformerEncoderArguments>;
+/// A module with a `Tensor forward(const Tensor& tgt, const Tensor& memory, const
+/// TransformerDecoderArguments&)`.
+using CustomDecoder = CustomModule<Tensor, Tensor, TransformerDecoderArguments>;
 
 struct TransformerOptions {
   std::int64_t d_model = 512;           ///< the number of features of a token
@@ -202,6 +241,10 @@ struct TransformerOptions {
   std::int64_t dim_feedforward = 2048;  ///< the size of the hidden layer
   double dropout = 0.1;                 ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
+  /// If given, the encoder is a clone of this module, whatever the other options are.
+  CustomEncoder custom_encoder = {};
+  /// If given, the decoder is a clone of this module, whatever the other options are.
+  CustomDecoder custom_decoder = {};
   double layer_norm_eps = 1e-5;  ///< added to the variance in layer norms
   /// Inputs and output are [N, L, d_model], not [L, N, d_model].
   bool batch_first = false;
@@ -211,7 +254,7 @@ struct TransformerOptions {
 };
 
 /// An encoder of src and a decoder of tgt, which attends to the encoder's output, each with a
-/// LayerNorm at its end. All matrices are drawn by init::xavier_uniform_.
+/// LayerNorm at its end, or modules of one's own. All matrices are drawn by init::xavier_uniform_.
 ///
 ///   nn::Transformer transformer({.d_model = 256, .nhead = 4});
 ///   Tensor mask = nn::Transformer::generate_square_subsequent_mask(tgt.size(0));
@@ -245,8 +288,17 @@ class Transformer : public Cloneable<Transformer> {
   static Tensor generate_square_subsequent_mask(std::int64_t size,
                                                 const TensorOptions& options = {});
 
-  TransformerEncoder encoder;  ///< the stack of encoder layers
-  TransformerDecoder decoder;  ///< the stack of decoder layers
+  /// The stack of encoder layers; without layers where there is a custom encoder, which is
+  /// get_submodule("encoder").
+  TransformerEncoder encoder;
+  /// The stack of decoder layers; without layers where there is a custom decoder, which is
+  /// get_submodule("decoder").
+  TransformerDecoder decoder;
+
+ private:
+  // Called with the custom modules in the registry.
+  CustomEncoder custom_encoder_;
+  CustomDecoder custom_decoder_;
 };
 
 }  // namespace ferrite::nn

@@ -84,6 +84,9 @@ inline const Tensor& relu6_(const Tensor& self) { return hardtanh_(self, 0, 6); 
 const Tensor& celu_(const Tensor& self, double alpha = 1);
 const Tensor& selu_(const Tensor& self);
 const Tensor& threshold_(const Tensor& self, double threshold, double value);
+const Tensor& hardsigmoid_(const Tensor& self);
+const Tensor& hardswish_(const Tensor& self);
+const Tensor& mish_(const Tensor& self);
 const Tensor& rrelu_(const Tensor& self, double lower = 1.0 / 8, double upper = 1.0 / 3,
                      bool training = false, Generator* generator = nullptr);
 

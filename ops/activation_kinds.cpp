@@ -67,6 +67,19 @@ const Kind selu_kind{UnaryOp::selu, {}, [](const Tensor& x) {
                               (kernels::kSeluScale * kernels::kSeluAlpha);
                      }};
 
+const Kind hardsigmoid_kind{UnaryOp::hardsigmoid, {}, [](const Tensor& x) {
+                              return mask_like(logical_and(gt(x, -3), lt(x, 3)), x) / 6;
+                            }};
+
+const Kind hardswish_kind{UnaryOp::hardswish, {}, [](const Tensor& x) {
+                            return where(le(x, -3), 0, where(lt(x, 3), x / 3 + 0.5, 1));
+                          }};
+
+const Kind mish_kind{UnaryOp::mish, {}, [](const Tensor& x) {
+                       const Tensor t = tanh(softplus(x));
+                       return t + x * sigmoid(x) * (1 - square(t));
+                     }};
+
 auto shrink_kind(UnaryOp op, double lambda) {
   return Kind{op, {lambda}, [lambda](const Tensor& x) {
                 return mask_like(
@@ -122,24 +135,16 @@ const Tensor& threshold_(const Tensor& self, double threshold, double value) {
   return threshold_kind(threshold, value).inplace(self, "threshold_");
 }
 
-Tensor hardsigmoid(const Tensor& x) {
-  return Kind{UnaryOp::hardsigmoid, {}, [](const Tensor& x) {
-                return mask_like(logical_and(gt(x, -3), lt(x, 3)), x) / 6;
-              }}(x, "hardsigmoid");
+Tensor hardsigmoid(const Tensor& x) { return hardsigmoid_kind(x, "hardsigmoid"); }
+const Tensor& hardsigmoid_(const Tensor& self) {
+  return hardsigmoid_kind.inplace(self, "hardsigmoid_");
 }
 
-Tensor hardswish(const Tensor& x) {
-  return Kind{UnaryOp::hardswish, {}, [](const Tensor& x) {
-                return where(le(x, -3), 0, where(lt(x, 3), x / 3 + 0.5, 1));
-              }}(x, "hardswish");
-}
+Tensor hardswish(const Tensor& x) { return hardswish_kind(x, "hardswish"); }
+const Tensor& hardswish_(const Tensor& self) { return hardswish_kind.inplace(self, "hardswish_"); }
 
-Tensor mish(const Tensor& x) {
-  return Kind{UnaryOp::mish, {}, [](const Tensor& x) {
-                const Tensor t = tanh(softplus(x));
-                return t + x * sigmoid(x) * (1 - square(t));
-              }}(x, "mish");
-}
+Tensor mish(const Tensor& x) { return mish_kind(x, "mish"); }
+const Tensor& mish_(const Tensor& self) { return mish_kind.inplace(self, "mish_"); }
 
 // ---- Made of other operations
 

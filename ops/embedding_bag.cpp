@@ -87,6 +87,8 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
   FERRITE_CHECK(!factors.defined() || factors.shape() == indices.shape(), ShapeError, kBag,
                 "expected per_sample_weights of the shape of the indices {}, got {}",
                 indices.shape(), factors.describe());
+  FERRITE_CHECK(!o.scale_grad_by_freq || o.mode != BagMode::max, ValueError, kBag,
+                "scale_grad_by_freq works with the modes sum and mean, not with max");
   return ops::renamed(kBag, [&] {
     const std::int64_t rows = weight.size(0);
     Tensor flat = ops::checked_index(indices, weight, kBag);
@@ -96,7 +98,9 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
                     "padding_idx {} is outside of {} embeddings", *o.padding_idx, rows);
       counts = ne(flat, *o.padding_idx < 0 ? *o.padding_idx + rows : *o.padding_idx);
     }
+    if (o.max_norm) ops::limit_norms(weight, flat, *o.max_norm, o.norm_type, kBag);
     const auto look_up = [&](const Tensor& at) {
+      if (o.scale_grad_by_freq) return embedding(at, weight, {.scale_grad_by_freq = true});
       Shape shape = at.shape();
       shape.push_back(weight.size(1));
       return ops::index_select(weight, 0, at.reshape({at.numel()}), kBag).reshape(shape);

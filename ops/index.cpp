@@ -12,8 +12,12 @@
 #include "ferrite/kernels/index.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex_parts.h"
+#include "ferrite/ops/composite.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/indexing.h"
+#include "ferrite/ops/place.h"
 #include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite {
@@ -270,11 +274,62 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
   return out;
 }
 
+namespace {
+
+/// What `rows` [..., width] are multiplied by to have p-norms of at most max_norm: [..., 1].
+Tensor limiting_factors(const Tensor& rows, double max_norm, double p) {
+  const Tensor norms = norm(rows, p, {-1}, true);
+  return where(gt(norms, max_norm), max_norm / (norms + 1e-7), 1);
+}
+
+void check_max_norm(const Tensor& weight, double max_norm, const char* op) {
+  FERRITE_CHECK(is_floating(weight.dtype()), DTypeError, op,
+                "max_norm works on weights of floating types, got {}", weight.describe());
+  FERRITE_CHECK(max_norm >= 0, ValueError, op, "max_norm must be at least 0, got {}", max_norm);
+}
+
+/// `grad` [n, width] with each row divided by how often `index` [n] contains its index.
+Tensor divided_by_frequency(const Tensor& grad, const Tensor& index, std::int64_t rows) {
+  const Tensor one = ones({index.numel()}, {.dtype = kInt64, .device = index.device()});
+  const Tensor counts = zeros({rows}, kInt64, index.device()).index_add(0, index, one);
+  return grad / counts.index_select(0, index).unsqueeze(1).to(grad.dtype());
+}
+
+/// While an op is traced, the weight is not changed; the rows of the result are limited instead.
+Tensor traced_embedding(const Tensor& indices, const Tensor& weight, const EmbeddingOptions& o) {
+  EmbeddingOptions unlimited = o;
+  unlimited.max_norm = {};
+  const Tensor rows = tracing::op("embedding", {indices, weight}, {},
+                                  [&] { return embedding(indices, weight, unlimited); });
+  if (!o.max_norm) return rows;
+  check_max_norm(weight, *o.max_norm, "embedding");
+  return rows * limiting_factors(rows, *o.max_norm, o.norm_type);
+}
+
+}  // namespace
+
+void ops::limit_norms(const Tensor& weight, const Tensor& ids, double max_norm, double p,
+                      const char* op) {
+  const NoGradGuard guard;
+  check_max_norm(weight, max_norm, op);
+  if (ids.numel() == 0) return;
+  composite(
+      op,
+      [&] {
+        const Tensor flat = ids.reshape({-1}), rows = weight.index_select(0, flat);
+        const auto limited = [&](const Tensor& x) { return x * limiting_factors(x, max_norm, p); };
+        index_copy_(weight, 0, flat, computed_in(weight.dtype(), limited, rows));
+      },
+      weight, ids);
+}
+
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx) {
-  if (tracing::on())
-    return tracing::op("embedding", {indices, weight}, {},
-                       [&] { return embedding(indices, weight, padding_idx); });
+  return embedding(indices, weight, EmbeddingOptions{.padding_idx = padding_idx});
+}
+
+Tensor embedding(const Tensor& indices, const Tensor& weight, const EmbeddingOptions& o) {
+  if (tracing::on()) return traced_embedding(indices, weight, o);
   const profiler::OpRange op_range("embedding", indices, weight);
   const Tensor ids = checked_index(indices, weight, "embedding").reshape({-1});
   FERRITE_CHECK(weight.dim() == 2, ShapeError, "embedding",
@@ -282,22 +337,25 @@ Tensor embedding(const Tensor& indices, const Tensor& weight,
                 weight.shape());
   const std::int64_t rows = weight.shape()[0], width = weight.shape()[1];
   std::int64_t pad = -1;
-  if (padding_idx) {
-    FERRITE_CHECK(*padding_idx >= -rows && *padding_idx < rows, IndexError, "embedding",
-                  "padding_idx {} is out of range for {} embeddings", *padding_idx, rows);
-    pad = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  if (o.padding_idx) {
+    FERRITE_CHECK(*o.padding_idx >= -rows && *o.padding_idx < rows, IndexError, "embedding",
+                  "padding_idx {} is out of range for {} embeddings", *o.padding_idx, rows);
+    pad = *o.padding_idx < 0 ? *o.padding_idx + rows : *o.padding_idx;
   }
+  if (o.max_norm) ops::limit_norms(weight, ids, *o.max_norm, o.norm_type, "embedding");
   Tensor out = empty({ids.numel(), width}, {.dtype = weight.dtype(), .device = weight.device()});
   if (out.numel() > 0) select_slices(out, weight, ids, 0, "embedding");
   if (recording(weight))
     record(out, "embedding", {weight},
-           [ids = Saved(ids), pad, shape = weight.shape()](const Tensor& grad, Needs) {
+           [ids = Saved(ids), pad, shape = weight.shape(), by_frequency = o.scale_grad_by_freq](
+               const Tensor& grad, Needs) {
              const Tensor index = ids.get();
-             if (pad < 0) return index_select_back(grad, shape, 0, index);
+             const Tensor g = by_frequency ? divided_by_frequency(grad, index, shape[0]) : grad;
+             if (pad < 0) return index_select_back(g, shape, 0, index);
              const Tensor is_pad = empty(index.shape(), {.dtype = kBool, .device = index.device()});
              kernels::binary(current_stream(index.device()), kernels::BinaryOp::eq, is_pad, index,
                              Scalar(pad));
-             return index_select_back(grad.masked_fill(is_pad.unsqueeze(1), 0), shape, 0, index);
+             return index_select_back(g.masked_fill(is_pad.unsqueeze(1), 0), shape, 0, index);
            });
   Shape shape = indices.shape();
   shape.push_back(width);

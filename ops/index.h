@@ -96,6 +96,19 @@ Tensor nonzero(const Tensor& x);
 ///   Tensor y = one_hot(labels, 10);  // [N] gives [N, 10]
 Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
 
+/// The options of embedding() and nn::Embedding.
+struct EmbeddingOptions {
+  /// A row that receives no gradient; negative values count from the end. In nn::Embedding it
+  /// starts as zero.
+  std::optional<std::int64_t> padding_idx = {};
+  /// If set, the rows that are looked up and whose p-norms exceed it are scaled to this norm first,
+  /// in place and not recorded for autograd. ValueError if it is negative.
+  std::optional<double> max_norm = {};
+  double norm_type = 2;  ///< the p of the p-norm that max_norm limits
+  /// Whether the gradient of a row is divided by how often the indices contain it.
+  bool scale_grad_by_freq = false;
+};
+
 /// The rows of `weight` [num_embeddings, width] at `indices`, int64 or int32 of any shape:
 /// [*indices.shape(), width]. The gradient of row `padding_idx`, which may be negative, stays zero.
 /// Gradients of rows used more than once are added in order of position. IndexError for an index or
@@ -105,5 +118,9 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes = -1);
 ///   Tensor y = embedding(tokens, weight, 0);  // tokens [N, T], weight [V, E]: [N, T, E]
 Tensor embedding(const Tensor& indices, const Tensor& weight,
                  std::optional<std::int64_t> padding_idx = {});
-
+/// The same with all options. With `max_norm`, `weight` must be floating (DTypeError) and changes
+/// in place: backward through an earlier op that needs its old values is an AutogradError.
+///
+///   Tensor y = embedding(tokens, weight, {.max_norm = 1, .scale_grad_by_freq = true});
+Tensor embedding(const Tensor& indices, const Tensor& weight, const EmbeddingOptions& options);
 }  // namespace ferrite

@@ -28,6 +28,12 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index, const char* op);
 /// x.index_select(dim, index) for a checked index, int64 [n]; errors of positions name `op`.
 Tensor index_select(const Tensor& x, int dim, const Tensor& index, const char* op);
 
+/// Scales the rows of `weight` [rows, width] at `ids`, int64 of any shape, whose p-norms exceed
+/// max_norm to this norm; in place, off the tape. DTypeError unless floating, ValueError for a
+/// negative max_norm.
+void limit_norms(const Tensor& weight, const Tensor& ids, double max_norm, double p,
+                 const char* op);
+
 /// The type of sums: float32 for the 16-bit types, int64 counts for bool, whose sum is or.
 inline DType sum_type(DType dtype) {
   if (dtype == kBool) return kInt64;

@@ -26,6 +26,8 @@ Tensor reordered(const Tensor& t, const std::vector<std::size_t>& order) {
 
 void export_rnn(Exported& e) {
   const std::string& mode = e.op.text("mode");
+  if (e.op.integer("proj_size") > 0)
+    e.op.refuse("its hidden states are projected (proj_size), which ONNX has no operator for");
   const std::int64_t hidden = e.op.integer("hidden_size");
   const bool bias = e.op.flag("bias"), two_ways = e.op.flag("bidirectional");
   const std::size_t ways = two_ways ? 2 : 1, each = bias ? 4 : 2;

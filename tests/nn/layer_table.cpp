@@ -481,6 +481,7 @@ const std::vector<Layer>& layer_table() {
     add_composed(t);
     add_losses(t);
     add_models(t);
+    add_layer_options(t);
     return t;
   }();
   return table;

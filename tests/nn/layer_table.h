@@ -22,6 +22,8 @@ struct Layer {
 };
 
 const std::vector<Layer>& layer_table();
+/// Adds layers with options that few networks use.
+void add_layer_options(std::vector<Layer>& table);
 
 /// Values for inputs and gradients, the same on every device.
 Tensor make_values(const Shape& shape, DType dtype, const Device& device, int seed = 0);

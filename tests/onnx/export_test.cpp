@@ -122,7 +122,7 @@ void disturb(nn::Module& model) {
     bn->running_var.copy_(rand(bn->running_var.shape(), {}, &random) + 0.5);
     if (!bn->weight.defined()) continue;
     bn->weight.copy_(rand(bn->weight.shape(), {}, &random) + 0.5);
-    bn->bias.copy_(randn(bn->bias.shape(), {}, &random) * 0.1);
+    if (bn->bias.defined()) bn->bias.copy_(randn(bn->bias.shape(), {}, &random) * 0.1);
   }
 }
 
@@ -140,6 +140,7 @@ const std::map<std::string, std::string>& refused() {
       {"LPPool1d", "lp_pool1d in the network itself cannot be exported"},
       {"LPPool2d", "lp_pool2d in the network itself cannot be exported"},
       {"LPPool3d", "lp_pool3d in the network itself cannot be exported"},
+      {"LSTM, projected", "its hidden states are projected (proj_size)"},
       {"CTCLoss", "in 'loss' cannot be exported"},
       {"AdaptiveLogSoftmaxWithLoss", "in 'loss' cannot be exported"},
       {"FractionalMaxPool2d", "random_samples: expected [3, 3, 2]"},

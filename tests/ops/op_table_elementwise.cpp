@@ -101,6 +101,11 @@ void add_activations(std::vector<Op>& table) {
   add("celu_", Takes::floating, [](T x) { return celu_(x, 0.7); });
   add("selu_", Takes::floating, [](T x) { return selu_(x); });
   add("threshold_", Takes::numeric, [](T x) { return threshold_(x, 0.3, 2); });
+  add("hardsigmoid_", Takes::floating, [](T x) { return hardsigmoid_(x); });
+  add("hardswish_", Takes::floating, [](T x) { return hardswish_(x); });
+  add("mish_", Takes::floating, [](T x) { return mish_(x); });
+  random_results(
+      add("alpha_dropout_", Takes::floating, [](T x) { return alpha_dropout_(x, 0.4, true); }));
   random_results(composed(
       add("alpha_dropout", Takes::floating, [](T x) { return alpha_dropout(x, 0.4, true); })));
   add("clamp", Takes::any, [](T x) { return clamp(x, -1, 1); });
@@ -126,6 +131,13 @@ void add_activations(std::vector<Op>& table) {
   random_results(channels("dropout3d", {{{2, 3, 4, 2, 2}}}, [](T x) { return dropout3d(x, 0.4); }));
   random_results(composed(
       channels("feature_alpha_dropout", [](T x) { return feature_alpha_dropout(x, 0.4, true); })));
+  random_results(channels("dropout1d_", [](T x) { return dropout1d_(x, 0.4); }));
+  random_results(channels("dropout2d_", [](T x) { return dropout2d_(x, 0.4); }));
+  random_results(
+      channels("dropout3d_", {{{2, 3, 4, 2, 2}}}, [](T x) { return dropout3d_(x, 0.4); }));
+  random_results(channels("feature_dropout_", [](T x) { return feature_dropout_(x, 0.4); }));
+  random_results(
+      channels("feature_alpha_dropout_", [](T x) { return feature_alpha_dropout_(x, 0.4, true); }));
   composed(channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}},
                     [](T x, T w) { return prelu(x, w); }));
   const Adder halves{table, Takes::floating, {{{2, 4, 6}}}, Shapes::own, 1};
