@@ -115,7 +115,7 @@ KNOWN = [
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
     ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
      "an input that is ignored gets no gradient; PyTorch makes zeros"),
-    ("grid_sample", "gradient presence", lambda case: case.args["nearest"],
+    ("grid_sample", "gradient presence", lambda case: case.args["mode"] == "nearest",
      "the nearest pixel stays the same, so that the grid has no gradient; PyTorch's is zeros"),
     ("pairwise_distance", "gradient presence", lambda case: case.args["p"] == 0,
      "the count of elements has a gradient of 0 where PyTorch's has none"),
