@@ -62,6 +62,7 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
   on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
+  on_host(add("logdet", [](T x) { return definite(x).logdet(); }));
   on_host(add("linalg_qr", {tall}, [](T x) { return qr_of(x); }));
   on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(x); }));
   on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(x, "complete"); }));
