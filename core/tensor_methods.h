@@ -68,6 +68,24 @@ class TensorMethods {
   Tensor cross(const Tensor& other, std::optional<int> dim = {}) const;
   Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const;
 
+  // ---- ops/linalg.h
+  Tensor det() const;
+  std::tuple<Tensor, Tensor> slogdet() const;
+  /// The logarithm of the determinant, [...] of [..., n, n]: NaN where that is negative, -infinity
+  /// where it is 0. Errors as for linalg::slogdet().
+  Tensor logdet() const;
+  /// linalg::inv().
+  Tensor inverse() const;
+  /// linalg::pinv(), but that only singular values below `rcond` times the largest count as 0.
+  Tensor pinverse(double rcond = 1e-15) const;
+  Tensor matrix_power(std::int64_t n) const;
+  /// u, s and v with u diag(s) v^T equal to this tensor, as torch.svd() has them: v [..., n, k] and
+  /// not vh, and reduced factors unless `some` is false. Without `compute_uv` u [..., m, m] and v
+  /// [..., n, n] are zeros. linalg::svd() describes shapes, gradients and errors.
+  ///
+  ///   auto [u, s, v] = x.svd();  // of [5, 3]: [5, 3], [3] and [3, 3]
+  std::tuple<Tensor, Tensor, Tensor> svd(bool some = true, bool compute_uv = true) const;
+
   // ---- ops/unary.h, ops/activation.h
   Tensor neg() const;
   Tensor abs() const;

@@ -260,6 +260,18 @@ Tensor fft::rfftn(T x, const Shape& s, const Dims& dim, Norm norm) {
 Tensor fft::irfftn(T x, const Shape& s, const Dims& dim, Norm norm) {
   return to_real_transform("irfftn", x, s, dim, true, norm);
 }
+Tensor fft::hfft2(T x, const Shape& s, const Dims& dim, Norm norm) {
+  return to_real_transform("hfft2", x, s, dim, false, norm);
+}
+Tensor fft::ihfft2(T x, const Shape& s, const Dims& dim, Norm norm) {
+  return real_transform("ihfft2", x, s, dim, true, norm);
+}
+Tensor fft::hfftn(T x, const Shape& s, const Dims& dim, Norm norm) {
+  return to_real_transform("hfftn", x, s, dim, false, norm);
+}
+Tensor fft::ihfftn(T x, const Shape& s, const Dims& dim, Norm norm) {
+  return real_transform("ihfftn", x, s, dim, true, norm);
+}
 
 // ---- Helpers
 

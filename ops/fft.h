@@ -91,6 +91,20 @@ Tensor rfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm no
 /// `s`, by default 2 (size - 1); give it for an odd number of values. Arguments and errors as for
 /// rfftn(), but that the input may be complex.
 Tensor irfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
+/// hfftn() of two dimensions, by default the last ones.
+Tensor hfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// ihfftn() of two dimensions, by default the last ones: the inverse of hfft2().
+Tensor ihfft2(const Tensor& x, const Shape& s = {}, const Dims& dim = {-2, -1}, Norm norm = {});
+/// fftn() of a signal of which the first n / 2 + 1 values along the last of the transformed
+/// dimensions are given, the others being the conjugates of those opposite: the frequencies are
+/// real, with the size in `s` there, by default 2 (size - 1). Arguments and errors as for irfftn().
+///
+///   Tensor X = fft::hfftn(randn({4, 8, 5}, kComplex64));  // float32 [4, 8, 8]
+Tensor hfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
+/// The inverse of hfftn(): the first n / 2 + 1 values, complex, along the last of the transformed
+/// dimensions of the signal with these real frequencies. Factors as for ifftn(), arguments and
+/// errors as for rfftn().
+Tensor ihfftn(const Tensor& x, const Shape& s = {}, const Dims& dim = {}, Norm norm = {});
 
 // ---- Helpers
 /// The frequencies of fft() for n samples that are `d` apart: [n], 0, 1, ..., -2, -1 over n d.

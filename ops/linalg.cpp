@@ -6,6 +6,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
@@ -151,16 +152,66 @@ std::tuple<Tensor, Tensor> slogdet(T x) {
 
 namespace {
 
-/// The derivatives of determinants, also of singular matrices.
+/// The products of all of s [..., n] except s_i and s_j, [..., n, n]; 0 on the diagonal.
+Tensor products_without_two(T s) {
+  const std::int64_t n = s.size(-1);
+  const Tensor one = ones_like(s.narrow(-1, 0, 1)), all[] = {one, s.narrow(-1, 0, n - 1)},
+               reversed[] = {one, flip(s, {-1}).narrow(-1, 0, n - 1)};
+  const Tensor before = cumprod(cat(all, -1), -1),
+               after = flip(cumprod(cat(reversed, -1), -1), {-1});
+  // Row i, column j: those from i + 1 to j, which is j - 1 one column further.
+  const Tensor later = triu(ones_like(unit(s)), 1).to(kBool);
+  const Tensor through = cumprod(where(later, s.unsqueeze(-2), 1), -1);
+  const Tensor first[] = {ones_like(through.narrow(-1, 0, 1)), through.narrow(-1, 0, n - 1)};
+  const Tensor upper = triu(before.unsqueeze(-1) * cat(first, -1) * after.unsqueeze(-2), 1);
+  return upper + mT(upper);
+}
+
+/// The derivatives of determinants of any matrices, by their singular values s. Those of u and vh
+/// are not needed: the determinant is the product of s, and the second derivatives of a product
+/// are products without two of its factors.
+Tensor cofactors_by_svd(T x) {
+  Tensor out = no_grad([&] {
+    const auto [u, s, vh] = svd(x);
+    const Tensor others =
+        prod(masked_fill(s.unsqueeze(-2).expand(x.shape()), unit(x).to(kBool), 1), -1);
+    return matmul(u * others.unsqueeze(-2), vh) * (det(u) * det(vh)).unsqueeze(-1).unsqueeze(-1);
+  });
+  if (recording(x))
+    record(out, "linalg_det", {x}, [x = Saved(x)](T grad, Needs) {
+      const auto [u, s, vh] = svd(x.get());
+      const Tensor sign = no_grad([&] { return det(u) * det(vh); });
+      const Tensor inner = matmul(mT(u), matmul(grad, mT(vh))), p = products_without_two(s);
+      const Tensor diagonals = matmul(p, diagonal(inner, 0, -2, -1).unsqueeze(-1));
+      const Tensor second = unit(p) * diagonals - p * mT(inner);
+      return matmul(u, matmul(second, vh)) * sign.unsqueeze(-1).unsqueeze(-1);
+    });
+  return out;
+}
+
+Tensor cofactors_by_inverse(T x) { return mT(inv(x)) * det(x).unsqueeze(-1).unsqueeze(-1); }
+
+/// Whether the rows are nearly dependent: the volume that they span is far below the product of
+/// their lengths. [...].
+Tensor nearly_singular(T x) {
+  const double epsilon = x.dtype() == kFloat32 ? std::numeric_limits<float>::epsilon()
+                                               : std::numeric_limits<double>::epsilon();
+  return le(abs(det(x)), prod(vector_norm(x, 2, {-1}), -1) * std::sqrt(epsilon));
+}
+
+/// The derivatives of determinants. A further derivative of the inverse is inaccurate near singular
+/// matrices, one of singular values impossible where these are equal.
 Tensor cofactors(T x) {
-  const Tensor d = det(x);
-  if (!any(eq(d, 0)).item<bool>()) return mT(inv(x)) * d.unsqueeze(-1).unsqueeze(-1);
-  FERRITE_CHECK(!recording(x), AutogradError, "linalg_det",
-                "the determinant of a singular matrix has no gradient of its gradient here");
-  const auto [u, s, vh] = svd(x);
-  const Tensor others =
-      prod(masked_fill(s.unsqueeze(-2).expand(x.shape()), unit(x).to(kBool), 1), -1);
-  return matmul(u * others.unsqueeze(-2), vh) * (det(u) * det(vh)).unsqueeze(-1).unsqueeze(-1);
+  const bool again = recording(x);
+  const Tensor singular =
+      no_grad([&] { return (again ? nearly_singular(x) : eq(det(x), 0)).reshape({-1}); });
+  if (!any(singular).item<bool>()) return cofactors_by_inverse(x);
+  if (!again || all(singular).item<bool>()) return cofactors_by_svd(x);
+  const Tensor matrices = x.reshape({singular.numel(), x.size(-2), x.size(-1)});
+  const Tensor places[] = {nonzero(singular).squeeze(1), nonzero(logical_not(singular)).squeeze(1)};
+  const Tensor parts[] = {cofactors_by_svd(matrices.index_select(0, places[0])),
+                          cofactors_by_inverse(matrices.index_select(0, places[1]))};
+  return cat(parts, 0).index_select(0, argsort(cat(places, 0))).reshape(x.shape());
 }
 
 }  // namespace
@@ -187,8 +238,8 @@ Tensor det(T x) {
 
 namespace {
 
-/// Seeger et al., "Auto-differentiating linear algebra", 2017; m >= n.
-Tensor qr_gradient(T grad_q, T grad_r, T q, T r) {
+/// Seeger et al., "Auto-differentiating linear algebra", 2017; of square r.
+Tensor tall_qr_gradient(T grad_q, T grad_r, T q, T r) {
   Tensor m = grad_r.defined() ? matmul(r, mT(grad_r)) : Tensor();
   if (grad_q.defined()) {
     const Tensor part = matmul(mT(grad_q), q);
@@ -198,6 +249,24 @@ Tensor qr_gradient(T grad_q, T grad_r, T q, T r) {
   Tensor right = matmul(q, symmetric);
   if (grad_q.defined()) right = right + grad_q;
   return mT(solve(r, mT(right)));
+}
+
+/// Of a wide matrix [a b] the first, square part has the factors q and r_a, and r_b is q^T b
+/// (Roberts and Roberts, "QR and LQ decomposition matrix backpropagation algorithms", 2020).
+Tensor qr_gradient(T grad_q, T grad_r, T q, T r) {
+  const std::int64_t k = r.size(-2), rest = r.size(-1) - k;
+  if (rest == 0) return tall_qr_gradient(grad_q, grad_r, q, r);
+  const Tensor r_a = r.narrow(-1, 0, k), r_b = r.narrow(-1, k, rest);
+  if (!grad_r.defined()) {
+    const Tensor a = tall_qr_gradient(grad_q, {}, q, r_a);
+    const Tensor parts[] = {a, zeros_like(r_b)};
+    return cat(parts, -1);
+  }
+  const Tensor grad_a = grad_r.narrow(-1, 0, k), grad_b = grad_r.narrow(-1, k, rest);
+  const Tensor of_b = matmul(matmul(q, r_b), mT(grad_b));
+  const Tensor parts[] = {tall_qr_gradient(grad_q.defined() ? grad_q + of_b : of_b, grad_a, q, r_a),
+                          matmul(q, grad_b)};
+  return cat(parts, -1);
 }
 
 }  // namespace
@@ -213,13 +282,15 @@ std::tuple<Tensor, Tensor> qr(T x, std::string_view mode) {
                            k = mode == "reduced" ? std::min(m, n) : m;
         const auto [q, r] = no_grad([&] { return factors::qr("linalg_qr", x, k); });
         if (recording(x)) {
-          const bool possible = m >= n && k == n;
+          const bool possible = k == std::min(m, n);
           const Tensor outs[] = {q, r};
           record_many(
               outs, "linalg_qr", {&x, 1},
               [q = Saved::output(q), r = Saved::output(r, 1), possible](Gradients& grads, Needs) {
                 FERRITE_CHECK(possible, AutogradError, "linalg_qr",
-                              "only reduced factors of m >= n have a gradient");
+                              "the mode complete has no gradient for matrices with more rows "
+                              "than columns ({}); use the mode reduced",
+                              q.get().shape());
                 return Gradients{qr_gradient(grads[0], grads[1], q.get(), r.get())};
               });
         }
@@ -308,17 +379,17 @@ std::tuple<Tensor, Tensor, Tensor> svd(T x, bool full_matrices) {
       "linalg_svd",
       [&] {
         check_matrix(x, "linalg_svd");
-        const std::int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
+        const std::int64_t k = std::min(x.size(-2), x.size(-1));
         const auto [u, s, vh] =
             no_grad([&] { return factors::svd("linalg_svd", x, full_matrices); });
         if (recording(x)) {
           const Tensor outs[] = {u, s, vh};
           record_many(outs, "linalg_svd", {&x, 1},
-                      [u = Saved::output(u), s = Saved::output(s, 1), vh = Saved::output(vh, 2),
-                       square = !full_matrices || m == n, k](Gradients& grads, Needs) {
-                        FERRITE_CHECK(square || (!grads[0].defined() && !grads[2].defined()),
-                                      AutogradError, "linalg_svd",
-                                      "vectors have a gradient with full_matrices = false alone");
+                      [u = Saved::output(u), s = Saved::output(s, 1), vh = Saved::output(vh, 2), k](
+                          Gradients& grads, Needs) {
+                        // Vectors beyond k have none.
+                        if (grads[0].defined()) grads[0] = grads[0].narrow(-1, 0, k);
+                        if (grads[2].defined()) grads[2] = grads[2].narrow(-2, 0, k);
                         return Gradients{svd_gradient(grads, u.get().narrow(-1, 0, k), s.get(),
                                                       vh.get().narrow(-2, 0, k))};
                       });

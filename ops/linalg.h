@@ -35,7 +35,8 @@ Tensor solve(const Tensor& a, const Tensor& b);
 /// solve() is faster and more accurate than a product with the inverse.
 Tensor inv(const Tensor& x);
 /// The determinant of square matrices: [...] of [..., n, n]. It has a gradient where x is singular
-/// too; a gradient of that gradient is an AutogradError there.
+/// too, and a gradient of that gradient, which is right for matrices of any rank (PyTorch's is NaN
+/// below n - 1). Derivatives of these need different singular values there.
 Tensor det(const Tensor& x);
 /// The sign and the logarithm of the absolute value of the determinant, [...] each of [..., n, n]:
 /// 0 and -infinity for a singular matrix. It does not overflow where det() does.
@@ -45,7 +46,8 @@ std::tuple<Tensor, Tensor> slogdet(const Tensor& x);
 
 /// x = q r for x [..., m, n], with orthonormal columns in q and an upper triangular r: q
 /// [..., m, k] and r [..., k, n], where k is the smaller of m and n ("reduced") or m ("complete").
-/// ValueError for other modes. The gradient is for reduced factors of m >= n (AutogradError).
+/// ValueError for other modes. The gradient needs independent first k columns; "complete" has none
+/// for m > n (AutogradError), where the further columns of q are not determined, as in PyTorch.
 ///
 ///   auto [q, r] = linalg::qr(randn({5, 3}));  // [5, 3] and [3, 3]
 std::tuple<Tensor, Tensor> qr(const Tensor& x, std::string_view mode = "reduced");
@@ -59,7 +61,8 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& x);
 Tensor eigvalsh(const Tensor& x);
 /// x = u diag(s) vh for x [..., m, n], with s [..., k] descending, where k is the smaller of m and
 /// n; u [..., m, m] and vh [..., n, n], or without full_matrices u [..., m, k] and vh [..., k, n].
-/// The gradient of vectors needs different numbers in s, and full_matrices = false (AutogradError).
+/// The gradient of vectors needs different numbers in s. Vectors beyond k are not determined; what
+/// depends on them adds nothing to the gradient, as in PyTorch.
 ///
 ///   auto [u, s, vh] = linalg::svd(randn({5, 3}), false);  // [5, 3], [3], [3, 3]
 std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool full_matrices = true);

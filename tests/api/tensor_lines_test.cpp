@@ -212,6 +212,10 @@ TEST_CASE("shapes change as in libtorch") {
   y = x.repeat_interleave(2, 1);
   y = x.repeat_interleave(tensor({1, 2}), 0);
   y = x.swapaxes(0, 1).swapdims(0, 1).ravel();
+  const Tensor matrices = x.matmul(x.mT()) + 1;
+  y = matrices.det() + matrices.logdet() + std::get<1>(matrices.slogdet());
+  y = matrices.inverse().matrix_power(2) + matrices.pinverse();
+  auto [u, s, v] = x.svd();
   y = x.diag_embed();
   y = x[0].diag();
   y = x.rot90().rot90(1, {1, 2});

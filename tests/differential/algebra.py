@@ -172,9 +172,8 @@ def svd(x, a):
 
 def svd_full(x, a):
     """Vectors that belong to no number may be turned: what counts is that they are orthonormal."""
-    with torch.no_grad():
-        u, s, vh = torch.linalg.svd(x[0], True)
-        return u @ u.mT, s, vh.abs()
+    u, s, vh = torch.linalg.svd(x[0], True)
+    return u @ u.mT, s, vh.mT @ vh
 
 
 def eigh(x, a):
@@ -216,10 +215,10 @@ def table():
                         lambda x, a: l.matrix_rank(x[0], a["tol"]), 0)
     t["matrix_power"] = (matrices(n=[0, 1, 2, 3, 5, -1, -2]),
                          lambda x, a: l.matrix_power(x[0], a["n"]), SOLVE)
-    t["qr"] = (matrices(square=False, tall=True, mode=["reduced", "complete"]),
+    t["qr"] = (matrices(square=False, mode=["reduced", "complete"]),
                lambda x, a: [f.abs() for f in l.qr(x[0], a["mode"])], SOLVE)
     t["eigh"] = (matrices("symmetric"), eigh, SOLVE)
     t["svd"] = (matrices(square=False), svd, SOLVE)
-    t["svd_full"] = (matrices(square=False, tall=True), svd_full, SOLVE)
+    t["svd_full"] = (matrices(square=False), svd_full, SOLVE)
     t["matrix_norm"] = (norm_case, matrix_norm, SOLVE)
     return t

@@ -198,8 +198,10 @@ def add_transforms(t):
         dtypes = REAL if name in ("rfft", "ihfft") else ANY
         t[name] = (transform_case(dtypes), lambda x, a, f=getattr(f, name): f(
             x[0], a["n"], a["dim"], a["norm"]), TRANSFORM)
-    for name in ["fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn"]:
-        t[name] = (transforms_case(REAL if name[0] == "r" else ANY, name[-1] == "2"),
+    for name in ["fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2", "fftn", "ifftn", "rfftn",
+                 "irfftn", "hfftn", "ihfftn"]:
+        real = name[0] == "r" or name.startswith("ih")
+        t[name] = (transforms_case(REAL if real else ANY, name[-1] == "2"),
                    lambda x, a, f=getattr(f, name): f(x[0], a["s"], a["dims"], a["norm"]), TRANSFORM)
     for name in ["fftshift", "ifftshift"]:
         t[name] = (shift_case, lambda x, a, f=getattr(f, name): f(x[0], a["dims"]), 0)

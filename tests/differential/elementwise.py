@@ -5,7 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from tensors import ALL, DTYPES, FLOATS, NAMES, NUMBERS, broadcast_shape, make_input, shape_of
+from tensors import (ALL, DTYPES, FLOATS, INTEGERS, NAMES, NUMBERS, broadcast_shape, make_input,
+                     shape_of)
 
 FUNCTION = 4  # units in the last place of functions; 0 is to the bit
 SUM = 16  # of the largest number involved
@@ -35,7 +36,7 @@ EXACT = {"neg", "abs", "sign", "floor", "ceil", "round", "trunc", "relu", "maxim
          "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "isnan",
          "isinf", "isfinite", "logical_not", "where", "to", "copy", "fill", "clamp", "hardtanh",
          "positive", "sgn", "signbit", "frac", "copysign"}
-WHOLE = ["int64", "int32", "uint8", "bool"]
+WHOLE = INTEGERS + ["bool"]
 
 
 def one(rng, dtypes=ALL, inplace=False, **options):

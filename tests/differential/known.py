@@ -6,7 +6,7 @@ import re
 import torch
 
 from elementwise import view_shape
-from tensors import parts
+from tensors import INTEGERS, parts
 
 VALUE = "value|gradient value"
 PRODUCTS = ("matmul|mm|bmm|mv|dot|outer|addmm|linear|conv(_transpose)?[123]d(_same)?|einsum|tensordot|"
@@ -115,7 +115,7 @@ KNOWN = [
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
     ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
      "an input that is ignored gets no gradient; PyTorch makes zeros"),
-    ("grid_sample", "gradient presence", lambda case: case.args["nearest"],
+    ("grid_sample", "gradient presence", lambda case: case.args["mode"] == "nearest",
      "the nearest pixel stays the same, so that the grid has no gradient; PyTorch's is zeros"),
     ("pairwise_distance", "gradient presence", lambda case: case.args["p"] == 0,
      "the count of elements has a gradient of 0 where PyTorch's has none"),
@@ -161,7 +161,7 @@ KNOWN = [
      "sources beyond the index have a gradient of 0; PyTorch's extrema pass on some of it"),
     ("logaddexp2?", "gradient value", has_infinite,
      "equal infinities share the gradient; PyTorch's is NaN"),
-    ("softsign", "value", lambda case: case.dtypes[0] in ("int32", "int64", "uint8"),
+    ("softsign", "value", lambda case: case.dtypes[0] in INTEGERS,
      "integers become floating numbers before 1 is added; PyTorch's overflow"),
     ("margin_ranking_loss|triplet_margin_loss|hinge_embedding_loss", "gradient value", always,
      "at the bound of a hinge rounding decides whether there is a slope"),
@@ -177,9 +177,9 @@ KNOWN = [
     ("(complex:)?block_diag", "gradient value", lambda case: any(0 in view_shape(x) for x in case.inputs),
      "an empty vector has a row; PyTorch takes the gradients of what follows from a row too high"),
     ("(complex:)?addc(mul|div)_?", "gradient value",
-     lambda case: any(d in case.dtypes for d in ("uint8", "int32", "int64")),
+     lambda case: any(d in case.dtypes for d in INTEGERS),
      "integers are scaled as floating numbers; PyTorch scales them as integers, which overflow"),
-    ("lerp_?", "gradient value", lambda case: case.dtypes[0] in ("uint8", "int32", "int64"),
+    ("lerp_?", "gradient value", lambda case: case.dtypes[0] in INTEGERS,
      "integers are subtracted as floating numbers; PyTorch's difference wraps around"),
     ("logcumsumexp", "gradient value", has_infinite,
      "terms that are lost beside others have a gradient of 0; PyTorch's is NaN after infinities"),
@@ -217,11 +217,11 @@ KNOWN = [
      "as of other losses the result has the promoted dtype; PyTorch's has the input's"),
     ("cumsum_|cumprod_", "refused", lambda case: case.dtypes == ["bool"],
      "int64 results do not fit bool, in 0-dimensional tensors no more than in others"),
-    ("softmax|log_softmax", "refused", lambda case: case.dtypes[0] in ("int64", "int32", "uint8"),
+    ("softmax|log_softmax", "refused", lambda case: case.dtypes[0] in INTEGERS,
      "integers have no softmax, also where there are none; PyTorch lets empty tensors pass"),
     ("(eq|ne|lt|le|gt|ge)_scalar", "value", always,
      "numbers beside 16-bit tensors are compared unrounded, as PyTorch does on CUDA devices"),
-    ("atan2", "gradient value", lambda case: any(d in case.dtypes for d in ("uint8", "int32", "int64")),
+    ("atan2", "gradient value", lambda case: any(d in case.dtypes for d in INTEGERS),
      "integers are squared as floating numbers; PyTorch squares them as integers, which overflow"),
     ("mul|div|rdiv_scalar", VALUE, lambda case: mixed(case) and any(
         len(x.base.shape) == 0 for x in case.inputs),

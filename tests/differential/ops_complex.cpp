@@ -40,6 +40,8 @@ void add_transforms(Table& t) {
   many("fft2", fft::fft2), many("ifft2", fft::ifft2), many("rfft2", fft::rfft2);
   many("irfft2", fft::irfft2), many("fftn", fft::fftn), many("ifftn", fft::ifftn);
   many("rfftn", fft::rfftn), many("irfftn", fft::irfftn);
+  many("hfft2", fft::hfft2), many("ihfft2", fft::ihfft2);
+  many("hfftn", fft::hfftn), many("ihfftn", fft::ihfftn);
   shift("fftshift", fft::fftshift), shift("ifftshift", fft::ifftshift);
 }
 

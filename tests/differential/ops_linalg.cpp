@@ -76,8 +76,8 @@ void add_linalg(Table& t) {
     return Tensors{abs(u), s, abs(vh)};
   };
   t["svd_full"] = [](In x, Args) {
-    const auto [u, s, vh] = linalg::svd(x[0].detach(), true);
-    return Tensors{matmul(u, u.transpose(-2, -1)), s, abs(vh)};
+    const auto [u, s, vh] = linalg::svd(x[0], true);
+    return Tensors{matmul(u, u.transpose(-2, -1)), s, matmul(vh.transpose(-2, -1), vh)};
   };
   t["matrix_norm"] = [](In x, Args a) {
     const Json& order = a["order"];

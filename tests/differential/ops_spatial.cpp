@@ -104,10 +104,12 @@ void add_pools(Table& t, auto max, auto avg, auto adaptive_max, auto adaptive_av
 
 void add_samplers(Table& t) {
   t["grid_sample"] = [](In x, Args a) {
-    const std::string padding = a["padding"];
+    const std::string padding = a["padding"], mode = a["mode"];
     return Tensors{
         grid_sample(x[0], x[1],
-                    {.mode = a["nearest"] ? GridSampleMode::nearest : GridSampleMode::bilinear,
+                    {.mode = mode == "nearest"   ? GridSampleMode::nearest
+                             : mode == "bicubic" ? GridSampleMode::bicubic
+                                                 : GridSampleMode::bilinear,
                      .padding_mode = padding == "border"       ? GridSamplePadding::border
                                      : padding == "reflection" ? GridSamplePadding::reflection
                                                                : GridSamplePadding::zeros,

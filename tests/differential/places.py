@@ -5,7 +5,8 @@ import torch.nn.functional as F
 
 from structured import (MANY, SUM, a_dim, along, as_dtype, dims, index_add_case, indices, joined_case,
                         over_dims, scatter_case, shape_of_input, split_case, unique_indices, whole)
-from tensors import FLOATS, NUMBERS, Input, broadcast_shape, make_input, shape_of, size_of, values
+from tensors import (FLOATS, INTEGERS, NUMBERS, Input, broadcast_shape, make_input, shape_of, size_of,
+                     values)
 
 WIDE = ["float32", "float64"]
 HOW = ["linear", "lower", "higher", "midpoint", "nearest"]
@@ -50,7 +51,7 @@ def histc_case(rng):
 
 def bincount_case(rng):
     n = rng.randint(0, 20)
-    ins = [make_input(rng, [n], rng.choice(["int64", "int32", "uint8"]), "positive")]
+    ins = [make_input(rng, [n], rng.choice(INTEGERS), "positive")]
     if rng.random() < 0.5:
         ins.append(make_input(rng, [n], rng.choice(NUMBERS), grad=False))
     return ins, {"minlength": rng.choice([0, 0, 3, 20])}

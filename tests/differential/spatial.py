@@ -110,19 +110,19 @@ def unpool(n):
 
 def grid_case(rng):
     dtype, batch = rng.choice(TYPES), rng.randint(0 if rng.random() < 0.1 else 1, 2)
-    padding = rng.choice(["zeros", "border", "reflection"])
+    padding, n = rng.choice(["zeros", "border", "reflection"]), rng.choice([2, 2, 3])
+    mode = rng.choice(["bilinear", "nearest"] + ["bicubic"] * (n == 2))
     # Infinite points, reflected or at a border, end PyTorch's process.
-    grid = make_input(rng, [batch] + sizes(rng, 2, 1, 4) + [2], dtype,
-                      "any" if padding == "zeros" else "plain")
-    return [make_input(rng, [batch, rng.randint(1, 3)] + sizes(rng, 2, 1, 5), dtype), grid], {
-        "nearest": rng.random() < 0.4, "padding": padding,
-        "align_corners": rng.random() < 0.5}
+    grid = make_input(rng, [batch] + sizes(rng, n, 1, 4) + [n], dtype,
+                      "any" if padding == "zeros" and mode != "bicubic" else "plain")
+    return [make_input(rng, [batch, rng.randint(1, 3)] + sizes(rng, n, 1, 5), dtype), grid], {
+        "mode": mode, "padding": padding, "align_corners": rng.random() < 0.5}
 
 
 def affine_grid_case(rng):
-    batch = rng.randint(1, 3)
-    return [make_input(rng, [batch, 2, 3], rng.choice(FLOATS))], {
-        "size": [batch, 2] + sizes(rng, 2, 1, 5), "align_corners": rng.random() < 0.5}
+    batch, n = rng.randint(1, 3), rng.choice([2, 3])
+    return [make_input(rng, [batch, n, n + 1], rng.choice(FLOATS))], {
+        "size": [batch, 2] + sizes(rng, n, 1, 5), "align_corners": rng.random() < 0.5}
 
 
 def rms_norm_case(rng):
@@ -236,8 +236,7 @@ def table():
             a["stride"][0] if n == 1 else a["stride"], a["ceil"]), SUM)
         t[f"max_unpool{n}d"] = (unpool_case(n), unpool(n), 0)
     t["grid_sample"] = (grid_case, lambda x, a: F.grid_sample(
-        *x, mode="nearest" if a["nearest"] else "bilinear", padding_mode=a["padding"],
-        align_corners=a["align_corners"]), SUM)
+        *x, mode=a["mode"], padding_mode=a["padding"], align_corners=a["align_corners"]), SUM)
     t["affine_grid"] = (affine_grid_case, lambda x, a: F.affine_grid(
         x[0], a["size"], a["align_corners"]), SUM)
     t["rms_norm"] = (rms_norm_case, lambda x, a: F.rms_norm(

@@ -11,6 +11,8 @@ DTYPES = {
     "float64": torch.float64,
     "int64": torch.int64,
     "int32": torch.int32,
+    "int16": torch.int16,
+    "int8": torch.int8,
     "uint8": torch.uint8,
     "bool": torch.bool,
     "complex64": torch.complex64,
@@ -18,7 +20,8 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FLOATS = ["float32", "float16", "bfloat16", "float64"]
-NUMBERS = FLOATS + ["int64", "int32", "uint8"]
+INTEGERS = ["int64", "int32", "int16", "int8", "uint8"]
+NUMBERS = FLOATS + INTEGERS
 ALL = NUMBERS + ["bool"]
 SPECIAL = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 65504.0, 1e5, 3e38, -3e38, 1e-8,
            1e-40, 0.5]
@@ -81,12 +84,13 @@ def values(rng, shape, dtype, fill="any"):
     n = math.prod(shape)
     if dtype == "bool":
         t = torch.rand(n, generator=g) < 0.5
-    elif dtype in ("int64", "int32", "uint8"):
+    elif dtype in INTEGERS:
         low, high = (0, 9) if dtype == "uint8" else (-5, 6)
         t = torch.randint(1 if fill == "positive" else low, high, (n,), generator=g)
         if fill == "any" and n and rng.random() < 0.15:
             t[torch.rand(n, generator=g) < 0.2] = rng.choice(
-                [255, 200] if dtype == "uint8" else [2**31 - 1, -2**31, 100000])
+                {"uint8": [255, 200], "int8": [127, -128, 100], "int16": [2**15 - 1, -2**15, 300]}.get(
+                    dtype, [2**31 - 1, -2**31, 100000]))
     else:
         t = torch.randn(n, generator=g, dtype=torch.float64)
         if fill == "any" and n and rng.random() < 0.3:  # ties, and bounds that are met

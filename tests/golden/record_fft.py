@@ -61,3 +61,11 @@ with Recorder("fft") as r:
             back["return_complex"] = True
         record(f"i{name}", lambda s: torch.istft(s, **back), spectrum)
         record(f"i{name}_length", lambda s: torch.istft(s, **back, length=30), spectrum)
+
+    for name in ["hfft", "ihfft"]:
+        input = x if name == "ihfft" else z
+        two, many = getattr(torch.fft, name + "2"), getattr(torch.fft, name + "n")
+        record(f"{name}2", lambda t: two(t, norm="ortho"), input)
+        record(f"{name}2_sizes", lambda t: two(t, (7, 2), (2, 0)), input)
+        record(f"{name}n", lambda t: many(t), input)
+        record(f"{name}n_sizes", lambda t: many(t, (6, -1), norm="forward"), input)

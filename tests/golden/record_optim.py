@@ -1,14 +1,17 @@
 """Twenty steps of every optimizer in every combination of its options, in float64, and LBFGS on
 Rosenbrock's function."""
 
+import inspect
 import itertools
 
 import torch
+from torch.optim import _muon
 
 from recorder import Recorder
 
 STEPS = 20
 SIZES = [(3, 4), (5,)]
+MATRICES = [(3, 5), (6, 2), (4, 4)]
 
 
 def run(make, start, grads):
@@ -98,3 +101,22 @@ with Recorder("optim") as r:
 
         losses = [lbfgs.step(closure).detach() for _ in range(4)]
         r.add(name, losses=torch.stack(losses), p0=params[0], p1=params[1], calls=calls)
+
+    # Muon, of matrices alone: as it is, and with its iteration in float64, not in bfloat16.
+    start = [torch.randn(size, dtype=torch.float64) for size in MATRICES]
+    grads = [torch.randn((STEPS, *size), dtype=torch.float64) for size in MATRICES]
+    for i in range(3):
+        r.add("muon_input", **{f"start{i}": start[i], f"grads{i}": grads[i]})
+    source = inspect.getsource(_muon._zeropower_via_newtonschulz)
+    for name, dtype in [("bfloat16", "bfloat16"), ("exact", "float64")]:
+        exec(source.replace("bfloat16", dtype), vars(_muon))
+        for case, options in {
+            "default": dict(),
+            "plain": dict(lr=0.02, weight_decay=0, momentum=0.8, nesterov=False),
+            "original": dict(lr=0.02, adjust_lr_fn="original"),
+            "match_rms_adamw": dict(lr=0.02, adjust_lr_fn="match_rms_adamw"),
+            "spectral_unclamped": dict(lr=0.02, adjust_lr_fn="spectral_unclamped"),
+            "iteration": dict(lr=0.02, ns_coefficients=(2, -1.5, 0.5), ns_steps=8, eps=0.5),
+        }.items():
+            final = run(lambda p: torch.optim.Muon(p, **options), start, grads)
+            r.add(f"muon_{case}_{name}", **{f"p{i}": p for i, p in enumerate(final)})

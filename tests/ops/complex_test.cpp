@@ -434,7 +434,7 @@ TEST_CASE("every op takes complex numbers or says that it does not") {
       "block_diag broadcast_tensors cartesian_prod cat channel_shuffle chunk clone "
       "combinations contiguous copy_ cross deg2rad deg2rad_ diag diag_embed diagonal diff "
       "div div_ dstack einsum eq equal exp expand fft fft2 fftn fftshift fill_ flatten "
-      "flip full_like gather hfft hstack ifft ifft2 ifftn ifftshift index index_put_ "
+      "flip full_like gather hfft hfft2 hfftn hstack ifft ifft2 ifftn ifftshift index index_put_ "
       "index_select irfft irfft2 irfftn isclose isfinite isinf isnan kron log_softmax "
       "masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select matmul mean "
       "meshgrid movedim mul mul_ nan_to_num nan_to_num_ narrow ne neg neg_ nonzero outer "

@@ -18,8 +18,8 @@ using namespace ferrite::test;
 
 namespace {
 
-const std::vector<DType> kAll = {kFloat32, kFloat64, kFloat16, kBFloat16,
-                                 kInt64,   kInt32,   kUInt8,   kBool};
+const std::vector<DType> kAll = {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64,
+                                 kInt32,   kInt16,   kInt8,    kUInt8,    kBool};
 
 /// Makes the device's stream late, so that a copy that does not wait reads what is not there yet.
 void delay(const Device& device) {

@@ -117,6 +117,8 @@ TEST_CASE("every op on a CUDA device: float16") { check_all(kFloat16); }
 TEST_CASE("every op on a CUDA device: bfloat16") { check_all(kBFloat16); }
 TEST_CASE("every op on a CUDA device: int64") { check_all(kInt64); }
 TEST_CASE("every op on a CUDA device: int32") { check_all(kInt32); }
+TEST_CASE("every op on a CUDA device: int16") { check_all(kInt16); }
+TEST_CASE("every op on a CUDA device: int8") { check_all(kInt8); }
 TEST_CASE("every op on a CUDA device: uint8") { check_all(kUInt8); }
 TEST_CASE("every op on a CUDA device: bool") { check_all(kBool); }
 TEST_CASE("every op on a CUDA device: inputs with gaps") { check_all(kFloat32, Lie::gaps); }

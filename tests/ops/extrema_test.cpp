@@ -23,8 +23,8 @@ double first_lowest(const std::vector<double>& v) {
   return static_cast<double>(std::min_element(v.begin(), v.end()) - v.begin());
 }
 
-const std::vector<DType> kAll = {kFloat32, kFloat64, kFloat16, kBFloat16,
-                                 kInt64,   kInt32,   kUInt8,   kBool};
+const std::vector<DType> kAll = {kFloat32, kFloat64, kFloat16, kBFloat16, kInt64,
+                                 kInt32,   kInt16,   kInt8,    kUInt8,    kBool};
 
 }  // namespace
 

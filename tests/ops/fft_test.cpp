@@ -77,8 +77,10 @@ TEST_CASE("fft: values and gradients are PyTorch's") {
   for (const auto& [name, two, many] : {Several{"fft", fft::fft2, fft::fftn},
                                         {"ifft", fft::ifft2, fft::ifftn},
                                         {"rfft", fft::rfft2, fft::rfftn},
-                                        {"irfft", fft::irfft2, fft::irfftn}}) {
-    const bool of_real = name == "rfft";
+                                        {"irfft", fft::irfft2, fft::irfftn},
+                                        {"hfft", fft::hfft2, fft::hfftn},
+                                        {"ihfft", fft::ihfft2, fft::ihfftn}}) {
+    const bool of_real = name == "rfft" || name == "ihfft";
     recorded.check(name + "2", of_real, [f = two](T t) { return f(t, {}, {-2, -1}, "ortho"); });
     recorded.check(name + "2_sizes", of_real, [f = two](T t) { return f(t, {7, 2}, {2, 0}, {}); });
     recorded.check(name + "n", of_real, [f = many](T t) { return f(t, {}, {}, {}); });
@@ -156,6 +158,8 @@ TEST_CASE("fft: gradients of gradients") {
   check({2, 3, 2}, [](T x) { return fft::irfft2(view_as_complex(x)); });
   check({3, 2}, [](T x) { return fft::hfft(view_as_complex(x)); });
   check({5}, [](T x) { return fft::ihfft(x); });
+  check({2, 3, 2}, [](T x) { return fft::hfft2(view_as_complex(x)); });
+  check({2, 3}, [](T x) { return fft::ihfftn(x, {3, 4}); });
 }
 
 TEST_CASE("stft, istft: values and gradients are PyTorch's") {
@@ -248,6 +252,11 @@ TEST_CASE("fft: types and errors") {
   refused("DTypeError", "rfft", [&] { fft::rfft(x.to(kBFloat16)); });
   refused("DTypeError", "rfft", [&] { fft::rfft(z); });
   refused("DTypeError", "ihfft", [&] { fft::ihfft(z); });
+  refused("DTypeError", "ihfft2", [&] { fft::ihfft2(z); });
+  refused("DTypeError", "hfftn", [&] { fft::hfftn(x.to(kFloat16)); });
+  refused("ShapeError", "hfftn", [&] { fft::hfftn(zeros({})); });
+  refused("ValueError", "hfft2", [&] { fft::hfft2(x, {}, {1, 1}); });
+  refused("ValueError", "hfft2", [&] { fft::hfft2(zeros({2, 1}, kComplex64)); });
   refused("ValueError", "fft", [&] { fft::fft(x, 0); });
   refused("ValueError", "fft", [&] { fft::fft(x, -1); });
   refused("ValueError", "fft", [&] { fft::fft(zeros({2, 0})); });

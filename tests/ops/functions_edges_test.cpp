@@ -11,6 +11,7 @@
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/linalg.h"
 #include "ferrite/ops/margin_loss.h"
@@ -229,4 +230,45 @@ TEST_CASE("lerp promotes a weight without dimensions; bincount of nothing counts
   CHECK_THROWS_AS(lerp_(tensor({0}).to(kUInt8), tensor({2}).to(kUInt8), weight), DTypeError);
   const Tensor none = zeros({0}, {.dtype = kInt64});
   CHECK(bincount(none, zeros({0}), 3).dtype() == kInt64);
+}
+
+TEST_CASE("methods of matrices") {
+  const Tensor x = tensor({{4.0, 1.0}, {2.0, 3.0}}, kFloat64);
+  check_close(x.det(), {10}, 1e-14);
+  check_close(x.logdet(), {std::log(10.0)}, 1e-14);
+  check_close(std::get<0>(x.slogdet()), {1}, 0);
+  check_close(std::get<1>(x.slogdet()), {std::log(10.0)}, 1e-14);
+  check_close(x.inverse(), {0.3, -0.1, -0.2, 0.4}, 1e-14);
+  check_close(x.matrix_power(2), {18, 7, 14, 11}, 0);
+  check_close(x.pinverse(), x.inverse(), 1e-13);
+  // A determinant below 0 has no logarithm, and no gradient; that of 0 is -infinity.
+  const Tensor batch = stack({x.flip({0}), x, zeros_like(x)});
+  const Tensor logs = batch.logdet();
+  CHECK(std::isnan(logs[0].item<double>()));
+  CHECK(logs[2].item<double>() == -INFINITY);
+  const Tensor leaf = batch.slice(0, 0, 2).clone().set_requires_grad();
+  leaf.logdet().sum().backward();
+  check_close(leaf.grad()[0], {0, 0, 0, 0}, 0);
+  check_close(leaf.grad()[1], {0.3, -0.2, -0.1, 0.4}, 1e-14);
+
+  const Tensor tall = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 7.0}}, kFloat64);
+  const auto [u, s, v] = tall.svd();
+  CHECK((u.shape() == Shape{3, 2} && s.shape() == Shape{2} && v.shape() == Shape{2, 2}));
+  check_close((u * s).matmul(v.t()), tall, 1e-13);
+  const auto [all_u, all_s, all_v] = tall.t().svd(false);
+  CHECK((all_u.shape() == Shape{2, 2} && all_v.shape() == Shape{3, 3}));
+  check_close(all_s, s, 1e-13);
+  const auto [no_u, only_s, no_v] = tall.set_requires_grad().svd(true, false);
+  check_close(no_u, zeros({3, 3}, kFloat64), 0);
+  check_close(no_v, zeros({2, 2}, kFloat64), 0);
+  CHECK((only_s.requires_grad() && !no_u.requires_grad()));
+  check_close(only_s.detach(), s, 1e-13);
+  // Small singular values count, unlike linalg::pinv()'s.
+  const Tensor steep = tensor({{1.0, 0.0}, {0.0, 1e-9}});
+  CHECK(steep.pinverse()[1][1].item<double>() == doctest::Approx(1e9));
+  CHECK(steep.pinverse(1e-6)[1][1].item<double>() == 0);
+  CHECK_THROWS_WITH_AS(zeros({2, 2}).inverse(), doctest::Contains("[linalg_inv]"), ValueError);
+  CHECK_THROWS_WITH_AS(zeros({2, 3}).logdet(), doctest::Contains("[logdet]"), ShapeError);
+  CHECK_THROWS_AS(zeros({2}).svd(), ShapeError);
+  CHECK_THROWS_AS(x.to(kFloat16).det(), DTypeError);
 }

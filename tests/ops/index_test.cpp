@@ -19,8 +19,8 @@ using namespace ferrite::test;
 
 namespace {
 
-const std::vector<DType> kAllDTypes{kFloat32, kFloat16, kBFloat16, kFloat64,
-                                    kInt64,   kInt32,   kUInt8,    kBool};
+const std::vector<DType> kAllDTypes{kFloat32, kFloat16, kBFloat16, kFloat64, kInt64,
+                                    kInt32,   kInt16,   kInt8,     kUInt8,   kBool};
 
 /// Runs `f` on fresh leaves and compares result and gradients with the recorded case.
 template <class F>

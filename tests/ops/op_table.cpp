@@ -14,7 +14,7 @@ bool takes(Takes what, DType dtype) {
     case Takes::numeric:
       return dtype != kBool;
     case Takes::products:
-      return dtype != kBool && dtype != kUInt8;
+      return is_floating(dtype) || dtype == kInt64 || dtype == kInt32;
     case Takes::wide:
       return dtype == kFloat32 || dtype == kFloat64;
     case Takes::no_half:

@@ -90,6 +90,7 @@ void add_transforms(std::vector<Op>& table) {
   one("hfft", hfft), one("ihfft", ihfft);
   many("fft2", fft2), many("ifft2", ifft2), many("rfft2", rfft2), many("irfft2", irfft2);
   many("fftn", fftn), many("ifftn", ifftn), many("rfftn", rfftn), many("irfftn", irfftn);
+  many("hfft2", hfft2), many("ihfft2", ihfft2), many("hfftn", hfftn), many("ihfftn", ihfftn);
   add("fftshift", Takes::any, [](T x) { return fftshift(x); });
   add("ifftshift", Takes::any, [](T x) { return ifftshift(x, {0}); });
   const Adder bins{table, Takes::floating, {{{3, 4}}}};

@@ -207,17 +207,25 @@ void add_arrangements(std::vector<Op>& table) {
 }
 
 void add_samples(std::vector<Op>& table) {
-  const Adder add{.table = table, .takes = floating, .args = {{{2, 3, 4, 5}}, {{2, 2, 3, 2}}}};
+  const std::vector<Arg> images{{{2, 3, 4, 5}}, {{2, 2, 3, 2}}},
+      volumes{{{2, 2, 3, 4, 5}}, {{2, 2, 1, 3, 3}}};
+  const Adder add{.table = table, .takes = floating, .args = images};
+  const auto add_sample = [&](const std::vector<Arg>& args, const GridSampleOptions& options) {
+    promoted(add("grid_sample", args, [=](T x, T grid) { return grid_sample(x, grid, options); }));
+  };
   for (const auto padding :
        {GridSamplePadding::zeros, GridSamplePadding::border, GridSamplePadding::reflection})
-    for (const bool corners : {false, true})
-      promoted(add("grid_sample", [=](T x, T grid) {
-        return grid_sample(x, grid, {.padding_mode = padding, .align_corners = corners});
-      }));
-  promoted(add("grid_sample", [](T x, T grid) {
-    return grid_sample(x, grid, {.mode = GridSampleMode::nearest});
-  }));
+    for (const bool corners : {false, true}) {
+      add_sample(images, {.padding_mode = padding, .align_corners = corners});
+      add_sample(volumes, {.padding_mode = padding, .align_corners = corners});
+      add_sample(
+          images,
+          {.mode = GridSampleMode::bicubic, .padding_mode = padding, .align_corners = corners});
+    }
+  add_sample(images, {.mode = GridSampleMode::nearest});
+  add_sample(volumes, {.mode = GridSampleMode::nearest});
   add("affine_grid", {{{2, 2, 3}}}, [](T theta) { return affine_grid(theta, {2, 1, 3, 4}); });
+  add("affine_grid", {{{2, 3, 4}}}, [](T theta) { return affine_grid(theta, {2, 1, 2, 3, 4}); });
 }
 
 }  // namespace

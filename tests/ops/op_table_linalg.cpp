@@ -33,10 +33,11 @@ Tensor signs(T columns) {
   return sign(columns.size(-2) > 0 ? columns.narrow(-2, 0, 1) : sum(columns, {-2}, true));
 }
 
-std::vector<Tensor> svd_of(T x) {
-  const auto [u, s, vh] = linalg::svd(x, false);
-  const Tensor sign = signs(u);
-  return {u * sign, s, vh * sign.transpose(-2, -1)};
+std::vector<Tensor> svd_of(T x, bool full_matrices = false) {
+  const auto [u, s, vh] = linalg::svd(x, full_matrices);
+  // Further vectors may be any.
+  const Tensor first = u.narrow(-1, 0, s.size(-1)), sign = signs(first);
+  return {first * sign, s, vh.narrow(-2, 0, s.size(-1)) * sign.transpose(-2, -1)};
 }
 
 std::vector<Tensor> eigh_of(T x) {
@@ -44,8 +45,8 @@ std::vector<Tensor> eigh_of(T x) {
   return {values, vectors * signs(vectors)};
 }
 
-std::vector<Tensor> qr_of(T x) {
-  const auto [q, r] = linalg::qr(x);
+std::vector<Tensor> qr_of(T x, const char* mode = "reduced") {
+  const auto [q, r] = linalg::qr(x, mode);
   const Tensor sign = signs(q);
   return {q * sign, r * sign.transpose(-2, -1)};
 }
@@ -53,7 +54,7 @@ std::vector<Tensor> qr_of(T x) {
 }  // namespace
 
 void add_linalg(std::vector<Op>& table) {
-  const Arg square{{2, 3, 3}}, tall{{2, 4, 3}};
+  const Arg square{{2, 3, 3}}, tall{{2, 4, 3}}, wide{{2, 3, 5}};
   const Adder add{.table = table, .takes = Takes::wide, .args = {square}};
   const auto on_host = [&](Op& op) { op.on_host = true; };
   on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(definite(x)); }));
@@ -61,10 +62,15 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
   on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
+  on_host(add("logdet", [](T x) { return definite(x).logdet(); }));
   on_host(add("linalg_qr", {tall}, [](T x) { return qr_of(x); }));
+  on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(x); }));
+  on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(x, "complete"); }));
   on_host(add("linalg_eigh", [](T x) { return eigh_of(x); }));
   on_host(add("linalg_eigvalsh", [](T x) { return linalg::eigvalsh(x); }));
   on_host(add("linalg_svd", {tall}, [](T x) { return svd_of(spread(x)); }));
+  on_host(add("linalg_svd", {tall}, [](T x) { return svd_of(spread(x), true); }));
+  on_host(add("linalg_svd", {wide}, [](T x) { return svd_of(spread(x), true); }));
   on_host(add("linalg_svdvals", {tall}, [](T x) { return linalg::svdvals(x); }));
   on_host(add("linalg_pinv", {tall}, [](T x) { return linalg::pinv(x); }));
   on_host(add("linalg_lstsq", {tall, {{2, 4, 2}}}, [](T a, T b) { return linalg::lstsq(a, b); }));

@@ -97,7 +97,7 @@ TEST_CASE("strided and channels-last inputs, every element type") {
     CAPTURE(name);
     const Tensor expected = function(x);
     check_equal(function(x.transpose(0, 2).clone().transpose(0, 2)), expected);
-    for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kUInt8})
+    for (DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kInt16, kInt8, kUInt8})
       check_close(function(x.to(dtype)), expected, 0);
     check_close(function(x.to(kBool)), function(x.to(kBool).to(kInt64)), name == "pad" ? 10 : 0);
   }

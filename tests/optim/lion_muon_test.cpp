@@ -1,6 +1,7 @@
 // Lion and Muon against their authors' rules in plain loops of float64, and Muon, which does not
 // take every parameter, in all that tests of every optimizer do with the others.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include "ferrite/optim/muon.h"
 #include "ferrite/tests/optim/optimizers.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
 using test::check_close;
@@ -52,7 +54,7 @@ Matrix newton_schulz(Matrix x) {
   if (tall) x = transposed(x);
   double squares = 0;
   for (double v : x.values) squares += v * v;
-  for (double& v : x.values) v /= std::sqrt(squares) + 1e-7;
+  for (double& v : x.values) v /= std::max(std::sqrt(squares), 1e-7);
   for (int i = 0; i < 5; ++i) {
     const Matrix g = product(x, transposed(x)), gg = product(g, g);
     Matrix polynomial = g;
@@ -169,6 +171,50 @@ TEST_CASE("Muon follows its author's rule, on matrices and convolutions") {
   }
 }
 
+TEST_CASE("Muon follows PyTorch's") {
+  // tests/golden/record_optim.py
+  const test::Golden golden("optim");
+  const auto run = [&](const optim::MuonOptions& options, const Device& device, DType dtype) {
+    std::vector<Tensor> parameters;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor start = golden.get("muon_input", fmt::format("start{}", i));
+      parameters.push_back(start.to(device, dtype).clone().set_requires_grad());
+    }
+    optim::Muon muon(parameters, options);
+    for (int step = 0; step < 20; ++step) {
+      for (int i = 0; i < 3; ++i) {
+        const Tensor grads = golden.get("muon_input", fmt::format("grads{}", i));
+        // The second parameter has no gradient in step 7.
+        parameters[static_cast<std::size_t>(i)].set_grad(
+            i == 1 && step == 7 ? Tensor() : grads[step].to(device, dtype));
+      }
+      muon.step();
+    }
+    return parameters;
+  };
+  const std::vector<std::pair<std::string, optim::MuonOptions>> cases{
+      {"default", {}},
+      {"plain", {.lr = 0.02, .weight_decay = 0, .momentum = 0.8, .nesterov = false}},
+      {"original", {.lr = 0.02, .adjust_lr_fn = "original"}},
+      {"match_rms_adamw", {.lr = 0.02, .adjust_lr_fn = "match_rms_adamw"}},
+      {"spectral_unclamped", {.lr = 0.02, .adjust_lr_fn = "spectral_unclamped"}},
+      {"iteration", {.lr = 0.02, .ns_coefficients = {2, -1.5, 0.5}, .eps = 0.5, .ns_steps = 8}}};
+  for (const auto& [name, options] : cases) {
+    CAPTURE(name);
+    const auto check = [&](const std::vector<Tensor>& found, const char* kind, double tolerance) {
+      for (std::size_t i = 0; i < found.size(); ++i)
+        check_close(found[i].detach().to(kFloat64),
+                    golden.get(fmt::format("muon_{}_{}", name, kind), fmt::format("p{}", i)),
+                    tolerance, tolerance);
+    };
+    check(run(options, {}, kFloat64), "exact", 1e-11);
+    for (const Device& device : test::optim_devices())
+      check(run(options, device, kFloat32), "exact", 1e-4);
+    // PyTorch's iteration rounds: less than a hundredth of the way of 20 steps.
+    check(run(options, {}, kFloat64), "bfloat16", 0.2 * options.lr);
+  }
+}
+
 TEST_CASE("a step of Muon has singular values near 1, whatever the gradient's scale") {
   for (const double scale : {1e-4, 1.0, 1e4}) {
     const Tensor p = zeros({6, 6}).set_requires_grad();
@@ -280,6 +326,9 @@ TEST_CASE("what Lion and Muon refuse") {
   CHECK_THROWS_AS(optim::Muon({matrix}, {.lr = -1}), ValueError);
   CHECK_THROWS_AS(optim::Muon({matrix}, {.momentum = 1}), ValueError);
   CHECK_THROWS_AS(optim::Muon({matrix}, {.ns_steps = -1}), ValueError);
+  CHECK_THROWS_AS(optim::Muon({matrix}, {.ns_steps = 100}), ValueError);
+  CHECK_THROWS_WITH_AS(optim::Muon({matrix}, {.adjust_lr_fn = "adamw"}),
+                       doctest::Contains("expected adjust_lr_fn \"original\", "), ValueError);
   CHECK_THROWS_WITH_AS(optim::Lion({vector}, {.betas = {0.9, 1}}),
                        doctest::Contains("expected betas.1 to be in [0, 1), got 1"), ValueError);
   CHECK_THROWS_AS(optim::Lion({vector}, {.weight_decay = -1}), ValueError);
