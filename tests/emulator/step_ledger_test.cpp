@@ -74,6 +74,7 @@ TEST_CASE("a ledger has the launches with their grids, and the bytes that each t
   }
   const UnfilledMemory unfilled;
   const Tensor a = ones({1024, 3}, {.device = "cuda:0"}), b = a.mul(2);
+  synchronize(b.device());
   emulator::open_ledger();
   const Tensor c = a.add(b);
   c.add_(1);
