@@ -30,14 +30,17 @@ Tensor root_gradient(const Tensor& output, const Tensor& given) {
   return one;
 }
 
-void add_root(Pass& pass, const Tensor& output, const Tensor& given, bool all_nodes) {
+void add_root(Pass& pass, const Tensor& output, const Tensor& given, bool all_nodes,
+              bool retain_graph) {
   FERRITE_CHECK(output.defined() && output.requires_grad(), AutogradError, "backward",
                 "{} does not require a gradient and was not made from tensors that do",
                 output.describe());
   const Edge edge = gradient_edge(output);
   if (!all_nodes && !given.defined() && output.numel() == 1 && edge.node && !edge.node->has_hooks())
-    if (const Tensor known = edge.node->gradient_of_one(); known.defined())
+    if (const Tensor known = edge.node->gradient_of_one(); known.defined()) {
+      if (!retain_graph) pass.at_end([node = edge.node] { node->release_saved(); });
       return pass.add_root(edge.node->edges[0], known);
+    }
   pass.add_root(edge, root_gradient(output, given));
 }
 
@@ -76,7 +79,8 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients
   check_counts(outputs.size(), gradients.size());
   Pass pass(retain_graph || create_graph, create_graph, true);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], create_graph);
+    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], create_graph,
+             retain_graph);
   pass.run();
 }
 
@@ -86,7 +90,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   check_counts(outputs.size(), gradients.size());
   Pass pass(retain_graph || create_graph, create_graph, false);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], true);
+    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], true, true);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     FERRITE_CHECK(inputs[i].defined() && inputs[i].requires_grad(), AutogradError, "grad",
                   "input {} ({}) does not require a gradient", i, inputs[i].describe());

@@ -1,5 +1,5 @@
 // Cross-entropy of class indices, fused: log-softmax, selection and reduction in one pass, and the
-// gradient in another.
+// gradient in another, or for small problems in the same.
 #pragma once
 
 #include "ferrite/kernels/kernel.h"
@@ -26,7 +26,20 @@ struct CrossEntropyResult {
   View log_sums;   ///< over positions, float32 (float64): log(sum(exp(logits)))
   View sum, mean;  ///< one element, floating
   View divisor;    ///< one element, float32 (float64): the divisor of the mean
+  /// The gradient of the logits if that of `mean` is 1, with their dtype and strides. Needs
+  /// log_sums, divisor and has_gradient(args); on CUDA devices only.
+  View gradient;
 };
+
+/// Whether the forward pass can compute the gradient as well: for few positions and classes, which
+/// one block of a CUDA device reads.
+inline bool has_gradient(const CrossEntropyArgs& args) {
+  constexpr std::int64_t kPositions = 256, kClasses = 16;
+  const View& x = args.logits;
+  return !args.log_probabilities && x.ndim == 2 && args.dim == 1 && x.numel > 0 &&
+         x.sizes[0] <= kPositions && x.sizes[1] <= kClasses && x.strides[1] == 1 &&
+         (x.sizes[0] == 1 || x.strides[0] == x.sizes[1]);
+}
 
 /// Reports an IndexError on the stream for a class out of range.
 FERRITE_KERNEL(cross_entropy, const CrossEntropyArgs& args, const CrossEntropyResult& result);

@@ -21,7 +21,19 @@ struct MatmulOptions {
   /// of a weight, these are the gradient of the bias. For floating matrices without a batch. Null
   /// data: not wanted.
   View row_sums = {};
+  /// The result of a ReLU; the product is the gradient by it, and out that by its input: 0 where
+  /// the result is not above 0. It has the shape, dtype and strides of `out`, and there must be no
+  /// beta, bias, activation or row_sums. Floating dtypes only. Null data: not wanted.
+  View relu_of = {};
+  /// uint8 [rows, relu_bits_size(columns)], contiguous: a form of a ReLU's result that cuBLASLt
+  /// reads in place of it. With a ReLU as activation they are written where cuBLASLt does that, and
+  /// *has_relu_bits is set to true; with relu_of they must have been. Null data: there are none.
+  View relu_bits = {};
+  bool* has_relu_bits = nullptr;  ///< given together with the bits that may be written
 };
+
+/// Bytes of a row of MatmulOptions::relu_bits: 128 bits at a time.
+constexpr std::int64_t relu_bits_size(std::int64_t columns) { return (columns + 127) / 128 * 16; }
 
 /// out = activation(alpha * a b + beta * out + bias), with a [m, k], b [k, n] and out [m, n] of one
 /// dtype (any but uint8 and bool) and any strides: a transpose is a swap of strides. With three

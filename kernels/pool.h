@@ -57,13 +57,30 @@ struct Pool2d {
   DType code_dtype() const { return h.widest() * w.widest() <= 256 ? kUInt8 : kInt32; }
 };
 
+/// The pooling's input, or its gradient, as [N, C, H, W].
+inline View input_planes(const Pool2d& p, View v) {
+  const std::int64_t h = p.h.input, w = p.w.input, c = p.channels;
+  const std::int64_t sizes[] = {p.batch, c, h, w};
+  const std::int64_t planes[] = {c * h * w, h * w, w, 1}, last[] = {c * h * w, 1, w * c, c};
+  v.ndim = 4;
+  for (int d = 0; d < 4; ++d)
+    v.sizes[d] = sizes[d], v.strides[d] = p.channels_last ? last[d] : planes[d];
+  return v;
+}
+
 /// `code` (dtype code_dtype()) is optional: a View without data means that it is not wanted.
-FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in);
+/// `cleared`, int32, is set to zeros if it has data.
+FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code, const View& in,
+               const View& cleared);
 /// Writes every element of grad_in: the sum of the gradients of the windows whose maximum it is. If
 /// `relu_out` has data, it is the pooling's result, the pooling's input is that of a ReLU, and
 /// grad_in becomes the gradient of the ReLU's input: windows whose maximum is 0 pass nothing.
+/// If channel_sums [channels], of grad_in's dtype, has data, it receives the sums of grad_in over
+/// each channel: the gradient of a bias before the ReLU. `counters` is what max_pool2d() cleared:
+/// [channels] zeros, before and after.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
-                  const View& grad_out, const View& code, const View& relu_out);
+                  const View& grad_out, const View& code, const View& relu_out,
+                  const View& channel_sums, const View& counters);
 /// out = the elements of `in` at the positions in `code`.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_gather, const Pool2d& pool, const View& out,
                   const View& in, const View& code);

@@ -112,31 +112,36 @@ Tensor by_output(const Problem& p, const Tensor& input, const Tensor& weight, co
   }
   const bool records = recording(input, weight, bias);
   std::optional<ops::PoolPlan> pooling;
-  Tensor code;
+  Tensor code, counters;
   if (max_pool) {
     pooling = ops::max_pool_plan(p.op, out, *max_pool);
-    ops::Maxima maxima = ops::window_maxima(*pooling, out, records);
+    // On a GPU the pooling's gradient comes with the bias's; on the CPU the weight's does.
+    if (records && out.device().is_cuda() && bias.defined() && bias.requires_grad())
+      counters = empty({out.size(1)}, {.dtype = kInt32, .device = out.device()});
+    ops::Maxima maxima = ops::window_maxima(*pooling, out, records, counters);
     out = std::move(maxima.out), code = std::move(maxima.code);
   }
   if (records)
-    record(
-        out, p.op, {input, weight, bias},
-        [p, x = Saved(weight.requires_grad() ? input : Tensor()),
-         w = Saved(input.requires_grad() ? weight : Tensor()),
-         y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()), pooling, code,
-         x_format = input.suggest_memory_format(), w_format = weight.suggest_memory_format(),
-         activation = activation](const Tensor& grad_out, Needs needs) -> Gradients {
-          const Tensor grad =
-              pooling ? ops::relu_max_pool_backward(*pooling, grad_out, code, y.get())
-              : activation == Activation::relu ? ops::relu_gradient(grad_out, y.get())
-                                               : grad_out;
-          Gradients g(3);
-          if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
-          const bool together = needs[1] && needs[2] && !grad_enabled();
-          if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
-          if (needs[2] && !together) g[2] = channel_sum(grad);
-          return g;
-        });
+    record(out, p.op, {input, weight, bias},
+           [p, x = Saved(weight.requires_grad() ? input : Tensor()),
+            w = Saved(input.requires_grad() ? weight : Tensor()),
+            y = activation == Activation::relu ? Saved::output(out) : Saved(Tensor()), pooling,
+            code, counters, x_format = input.suggest_memory_format(),
+            w_format = weight.suggest_memory_format(),
+            activation = activation](const Tensor& grad_out, Needs needs) -> Gradients {
+             Gradients g(3);
+             const bool pooled = needs[2] && counters.defined() && !grad_enabled();
+             const Tensor grad =
+                 pooling ? ops::relu_max_pool_backward(*pooling, grad_out, code, y.get(),
+                                                       pooled ? &g[2] : nullptr, counters)
+                 : activation == Activation::relu ? ops::relu_gradient(grad_out, y.get())
+                                                  : grad_out;
+             if (needs[0]) g[0] = gradient_by_input(p, grad, w.get(), x_format);
+             const bool together = needs[1] && needs[2] && !pooled && !grad_enabled();
+             if (needs[1]) g[1] = by_weight(p, x.get(), grad, w_format, together ? &g[2] : nullptr);
+             if (needs[2] && !together && !pooled) g[2] = channel_sum(grad);
+             return g;
+           });
   return out;
 }
 

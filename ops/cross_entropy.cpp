@@ -1,5 +1,9 @@
 #include "ferrite/kernels/cross_entropy.h"
 
+#include <optional>
+#include <utility>
+
+#include "ferrite/autograd/anomaly.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/arithmetic.h"
@@ -15,8 +19,6 @@
 
 namespace ferrite {
 
-using autograd::Needs;
-using autograd::record;
 using autograd::recording;
 using autograd::Saved;
 using kernels::View;
@@ -103,6 +105,57 @@ Tensor differentiable_gradient(const Fused& f, const Tensor& grad, const Tensor&
 /// `t` without gaps; itself if it has none.
 Tensor dense(const Tensor& t) { return t.contiguous(t.suggest_memory_format()); }
 
+/// The gradient of the logits from that of the result, with what forward kept for it.
+struct Backward {
+  Fused f;
+  Saved input, target, weight;
+  Tensor log_sums, divisor;
+
+  Tensor operator()(const Tensor& grad) const {
+    if (grad_enabled())
+      return differentiable_gradient(f, grad, input.get(), target.get(), weight.get());
+    const Tensor logits = dense(input.get()), targets = target.get(), weights = weight.get();
+    const Tensor g = grad.contiguous();
+    Tensor result = empty_like(logits);
+    kernels::cross_entropy_backward(current_stream(logits.device()), result,
+                                    f.args(logits, targets, weights),
+                                    log_sums.defined() ? View(log_sums) : View(),
+                                    f.reduction == Reduction::none ? Fused::over_positions(g) : g,
+                                    divisor.defined() ? View(divisor) : View());
+    return result;
+  }
+};
+
+class CrossEntropyNode final : public autograd::Node {
+ public:
+  /// `of_one`: the logits' gradient if that of the result is 1, or nothing.
+  CrossEntropyNode(const Tensor& out, const Tensor& input, Backward backward, Tensor of_one)
+      : Node(backward.f.op, current_stream(out.device())),
+        backward_(std::move(backward)),
+        of_one_(std::move(of_one)) {
+    autograd::detail::link_inputs(*this, {input});
+  }
+  autograd::Gradients backward(autograd::Gradients grads) override {
+    if (!backward_) autograd::fail_released(name);
+    autograd::Gradients result(1);
+    result[0] = (*backward_)(grads[0]);
+    return result;
+  }
+  void release_saved() override {
+    backward_.reset();
+    of_one_ = {};
+  }
+  Tensor gradient_of_one() override {
+    if (!of_one_.defined() || autograd::is_anomaly_enabled()) return {};
+    (void)backward_->input.get();  // fails if it was changed
+    return of_one_;
+  }
+
+ private:
+  std::optional<Backward> backward_;
+  Tensor of_one_;
+};
+
 Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tensor& weight) {
   const DType wide = input.dtype() == kFloat64 ? kFloat64 : kFloat32;
   const auto [x, t, w] = no_grad([&] {
@@ -114,7 +167,7 @@ Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tens
   const TensorOptions statistics{.dtype = kFloat64, .device = x.device()};
   Tensor out = empty(f.reduction == Reduction::none ? t.shape() : Shape(),
                      {.dtype = x.dtype(), .device = x.device()});
-  Tensor log_sums, divisor;
+  Tensor log_sums, divisor, of_one;
   kernels::CrossEntropyResult result;
   if (records && !f.log_probabilities) {
     log_sums = empty(t.shape(), statistics);
@@ -126,23 +179,16 @@ Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tens
     (f.reduction == Reduction::mean ? result.mean : result.sum) = out;
   }
   if (records && f.reduction == Reduction::mean) result.divisor = divisor = empty({}, statistics);
-  kernels::cross_entropy(stream, f.args(x, t, w), result);
+  const kernels::CrossEntropyArgs args = f.args(x, t, w);
+  if (divisor.defined() && x.device().is_cuda() && kernels::has_gradient(args))
+    result.gradient = of_one = empty_like(x);
+  kernels::cross_entropy(stream, args, result);
   if (records)
-    record(out, f.op, {input},
-           [f, input = Saved(input), t = Saved(t), w = Saved(w), log_sums, divisor](
-               const Tensor& grad, Needs) -> Tensor {
-             if (grad_enabled())
-               return differentiable_gradient(f, grad, input.get(), t.get(), w.get());
-             const Tensor logits = dense(input.get()), targets = t.get(), weights = w.get();
-             const Tensor g = grad.contiguous();
-             Tensor result = empty_like(logits);
-             kernels::cross_entropy_backward(
-                 current_stream(logits.device()), result, f.args(logits, targets, weights),
-                 log_sums.defined() ? View(log_sums) : View(),
-                 f.reduction == Reduction::none ? Fused::over_positions(g) : View(g),
-                 divisor.defined() ? View(divisor) : View());
-             return result;
-           });
+    autograd::detail::link_output(
+        out,
+        make_intrusive<CrossEntropyNode>(
+            out, input, Backward{f, Saved(input), Saved(t), Saved(w), log_sums, divisor}, of_one),
+        0);
   return out;
 }
 

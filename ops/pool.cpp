@@ -135,7 +135,7 @@ Tensor max_gather(const Plan& plan, const Tensor& input, const Tensor& code) {
 Tensor max_backward(const Plan& plan, const Tensor& grad, const Tensor& code) {
   Tensor out = empty_for(plan, plan.in, grad);
   kernels::max_pool2d_backward(current_stream(out.device()), plan.pool, out, dense(plan, grad),
-                               code, {});
+                               code, {}, {}, {});
   if (recording(grad))
     record(out, "max_pool2d_backward", {grad},
            [plan, code](const Tensor& grad, Needs) { return max_gather(plan, grad, code); });
@@ -215,12 +215,13 @@ Tensor ops::empty_code(const PoolPlan& plan, const Device& device) {
                {.dtype = plan.pool.code_dtype(), .device = device, .memory_format = plan.format});
 }
 
-ops::Maxima ops::window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code) {
+ops::Maxima ops::window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code,
+                               const Tensor& cleared) {
   Maxima maxima{empty_for(plan, plan.out, input), {}};
   if (wants_code) maxima.code = empty_code(plan, input.device());
   kernels::max_pool2d(current_stream(input.device()), plan.pool, maxima.out,
-                      wants_code ? kernels::View(maxima.code) : kernels::View(),
-                      dense(plan, input));
+                      wants_code ? kernels::View(maxima.code) : kernels::View(), dense(plan, input),
+                      cleared.defined() ? kernels::View(cleared) : kernels::View());
   return maxima;
 }
 
@@ -229,11 +230,16 @@ Tensor ops::max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Te
 }
 
 Tensor ops::relu_max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code,
-                                   const Tensor& out) {
+                                   const Tensor& out, Tensor* channel_sums,
+                                   const Tensor& counters) {
   if (grad_enabled()) return max_backward(plan, relu_gradient(grad, out), code);
   Tensor gradient = empty_for(plan, plan.in, grad);
+  const auto optional = [](const Tensor* t) { return t ? kernels::View(*t) : kernels::View(); };
+  if (channel_sums)
+    *channel_sums = empty({plan.pool.channels}, {.dtype = grad.dtype(), .device = grad.device()});
   kernels::max_pool2d_backward(current_stream(grad.device()), plan.pool, gradient,
-                               dense(plan, grad), code, dense(plan, out));
+                               dense(plan, grad), code, dense(plan, out), optional(channel_sums),
+                               optional(channel_sums ? &counters : nullptr));
   return gradient;
 }
 

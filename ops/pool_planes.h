@@ -25,12 +25,17 @@ Tensor empty_code(const PoolPlan& plan, const Device& device);
 struct Maxima {
   Tensor out, code;
 };
-Maxima window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code);
+/// `cleared`, int32, is set to zeros if it is defined.
+Maxima window_maxima(const PoolPlan& plan, const Tensor& input, bool wants_code,
+                     const Tensor& cleared = {});
 /// The gradient of the input, differentiable, from the code that kernels::max_pool2d() gave.
 Tensor max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code);
-/// The same of the input of a ReLU before the pooling, whose result is `out`.
+/// The same of the input of a ReLU before the pooling, whose result is `out`. Off the tape,
+/// `channel_sums` is set, if it is not null, to the sums of that over each channel; `counters` is
+/// what window_maxima() cleared, [channels].
 Tensor relu_max_pool_backward(const PoolPlan& plan, const Tensor& grad, const Tensor& code,
-                              const Tensor& out);
+                              const Tensor& out, Tensor* channel_sums = nullptr,
+                              const Tensor& counters = {});
 
 Tensor max_pool_planes(const char* op, const Tensor& input, const MaxPool2dOptions& options,
                        Tensor* indices);

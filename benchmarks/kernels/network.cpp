@@ -130,7 +130,7 @@ struct Pooling {
     x = random_values(s.shape, s.dtype, device, format(s));
     y = random_values(small, s.dtype, device, format(s));
     code = empty(small, {.dtype = pool.code_dtype(), .device = device, .memory_format = format(s)});
-    kernels::max_pool2d(current_stream(device), pool, y, code, x);
+    kernels::max_pool2d(current_stream(device), pool, y, code, x, {});
   }
 
   kernels::Pool2d pool;
@@ -146,10 +146,11 @@ void add_pooling(std::vector<Op>& ops) {
                                 bytes(p.x) + bytes(p.y) + (codes ? bytes(p.code) : 0)};
                    }});
   };
-  add("max_pool2d", true,
-      [](const Stream& s, const Pooling& p) { kernels::max_pool2d(s, p.pool, p.y, p.code, p.x); });
+  add("max_pool2d", true, [](const Stream& s, const Pooling& p) {
+    kernels::max_pool2d(s, p.pool, p.y, p.code, p.x, {});
+  });
   add("max_pool2d_backward", true, [](const Stream& s, const Pooling& p) {
-    kernels::max_pool2d_backward(s, p.pool, p.x, p.y, p.code, {});
+    kernels::max_pool2d_backward(s, p.pool, p.x, p.y, p.code, {}, {}, {});
   });
   add("avg_pool2d", false,
       [](const Stream& s, const Pooling& p) { kernels::avg_pool2d(s, p.pool, p.y, p.x); });

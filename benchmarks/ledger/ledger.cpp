@@ -28,6 +28,7 @@ std::vector<Launch> launches_of(const StepOptions& options) {
   FERRITE_CHECK(emulator::has_race_detector(), Error, "ledger",
                 "this build cannot count accesses: build with FERRITE_EMULATOR_RACE (the presets "
                 "emulator-race and emulator-check)");
+  emulator::set_cublaslt(true);
   emulator::set_cudnn(true);
   emulator::set_libraries_compute(false);
   TrainingStep step(options);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ferrite/kernels/cpu/pack.h"
+#include "ferrite/kernels/unary.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -55,11 +56,7 @@ void sum_rows(T* sums, const View& a, std::int64_t begin, std::int64_t end) {
   }
 }
 
-}  // namespace
-
-void matmul(const View& out, const View& a, const View& b, const MatmulOptions& options) {
-  if (options.row_sums.data) column_sum(options.row_sums, transposed(a));
-  if (out.numel == 0) return;
+void product(const View& out, const View& a, const View& b, const MatmulOptions& options) {
   switch (out.dtype) {
     case kFloat32:
       return float_product(out, a, b, options);
@@ -75,6 +72,15 @@ void matmul(const View& out, const View& a, const View& b, const MatmulOptions& 
         });
       });
   }
+}
+
+}  // namespace
+
+void matmul(const View& out, const View& a, const View& b, const MatmulOptions& options) {
+  if (options.row_sums.data) column_sum(options.row_sums, transposed(a));
+  if (out.numel == 0) return;
+  product(out, a, b, options);
+  if (options.relu_of.data) unary_backward(UnaryOp::relu, out, out, options.relu_of, {});
 }
 
 void column_sum(const View& out, const View& a) {
@@ -103,9 +109,10 @@ namespace ferrite::kernels {
 
 void matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
-  FERRITE_CHECK(
-      is_floating(out.dtype) || (options.activation == Activation::none && !options.row_sums.data),
-      DTypeError, "matmul", "activations and sums of rows are for floats, not {}", out.dtype);
+  FERRITE_CHECK(is_floating(out.dtype) || (options.activation == Activation::none &&
+                                           !options.row_sums.data && !options.relu_of.data),
+                DTypeError, "matmul", "activations and sums of rows are for floats, not {}",
+                out.dtype);
   launch<cpu::matmul, cuda::matmul>(stream, "matmul", out, a, b, options);
 }
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/cpu/pool_loops.h"
 #include "ferrite/kernels/pool.h"
 
@@ -120,7 +123,9 @@ void for_each_chosen(const Pool2d& p, const View& code, F&& f) {
 
 }  // namespace
 
-void max_pool2d(const Pool2d& p, const View& out, const View& code, const View& in) {
+void max_pool2d(const Pool2d& p, const View& out, const View& code, const View& in,
+                const View& cleared) {
+  if (cleared.data) std::fill_n(cleared.as<std::int32_t>(), cleared.numel, 0);
   if (in.dtype == kFloat32 && is_halving(p))
     return halving(p, out.as<float>(), code, in.as<float>());
   dispatch_floating(in.dtype, "max_pool2d", [&]<class T>() {
@@ -130,8 +135,10 @@ void max_pool2d(const Pool2d& p, const View& out, const View& code, const View& 
   });
 }
 
-void max_pool2d_backward(const Pool2d& p, const View& grad_in, const View& grad_out,
-                         const View& code, const View& relu_out) {
+namespace {
+
+void gradient_of_maxima(const Pool2d& p, const View& grad_in, const View& grad_out,
+                        const View& code, const View& relu_out) {
   if (grad_in.dtype == kFloat32 && is_halving(p))
     return halving_backward(p, grad_in.as<float>(), grad_out.as<float>(), code.as<std::uint8_t>(),
                             relu_out.as<float>());
@@ -142,6 +149,15 @@ void max_pool2d_backward(const Pool2d& p, const View& grad_in, const View& grad_
                       : backward_contiguous(p, grad_in.as<T>(), op);
     });
   });
+}
+
+}  // namespace
+
+void max_pool2d_backward(const Pool2d& p, const View& grad_in, const View& grad_out,
+                         const View& code, const View& relu_out, const View& channel_sums,
+                         const View&) {
+  gradient_of_maxima(p, grad_in, grad_out, code, relu_out);
+  if (channel_sums.data) channel_sum(channel_sums, input_planes(p, grad_in));
 }
 
 void max_pool2d_gather(const Pool2d& p, const View& out, const View& in, const View& code) {

@@ -17,6 +17,7 @@
 
 #include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/channel_matrix.cuh"
+#include "ferrite/kernels/cuda/last_block.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
 
 namespace ferrite::kernels::cuda {
@@ -126,21 +127,6 @@ __device__ void sum_rows(std::int64_t rows, unsigned n, const From& from, const 
     for (unsigned other = 0; other < slices; ++other) sum += shared[k][other * n + column];
     put(k, column, sum);
   }
-}
-
-/// Whether all but this one of `blocks` blocks have come here with this counter, which is left at
-/// 0: then it sees what they wrote before.
-__device__ inline bool is_last(std::int32_t* counter, unsigned blocks) {
-  FERRITE_SHARED(last, bool);
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(counter, 1) == static_cast<std::int32_t>(blocks) - 1;
-    if (last) atomicExch(counter, 0);
-  }
-  __syncthreads();
-  __threadfence();
-  return last;
 }
 
 /// The second stage inside the first: the last block of each group of pieces adds up the group's

@@ -1,6 +1,7 @@
 // Cross-entropy in two kernels: one reads the logits once (online softmax), the other writes their
-// gradient. Several lanes share the classes of a position. If classes are adjacent in memory
-// (rows), they are adjacent threads; otherwise (columns) adjacent threads have adjacent positions.
+// gradient. For small problems the first one does both. Several lanes share the classes of a
+// position. If classes are adjacent in memory (rows), they are adjacent threads; otherwise
+// (columns) adjacent threads have adjacent positions.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -107,6 +108,7 @@ struct Results {
   Elements losses, log_sums;    // over positions
   Elements sum, mean, divisor;  // of one element
   Sums* partial;                // [blocks], if there are several; null if no total is wanted
+  void* gradient;               // of one block's logits; null: not wanted
 
   __device__ void set(const Sums& total) const {
     if (sum.data) sum.set(0, total.loss);
@@ -186,33 +188,6 @@ __device__ __forceinline__ Sums emit(const Problem<T>& p, const Results& results
   return sums;
 }
 
-template <int V, class T>
-__global__ void __launch_bounds__(kEntropyThreads) forward(Problem<T> p, Results results) {
-  using E = Compute<T>;
-  const std::int64_t position = p.position();
-  const bool valid = position < p.positions;
-  const ReduceDims::Offsets at = p.places.offsets(valid ? position : 0);
-  const T* const x = p.logits + at.in;
-  Scan<E> scan{{}, 0};
-  if (valid && !p.log_probabilities) scan = scan_classes<V>(p, x);
-  if (p.rows) {
-    scan = p.lanes > kWarp ? block_reduce<kEntropyThreads>(scan, Scan<E>{{}, 0}, JoinScans<E>())
-                           : group_reduce(scan, p.lanes, JoinScans<E>());
-  } else if (p.lanes > 1) {
-    FERRITE_SHARED(tile, Scan<E>[kEntropyThreads]);
-    scan = column_reduce<kEntropyThreads>(scan, tile, p.width(), JoinScans<E>());
-  }
-  Sums sums{0, 0};
-  if (valid && p.lane() == 0) sums = emit(p, results, scan, x, at.out);
-  if (gridDim.x > 1 && !results.partial) return;
-  sums = block_reduce<kEntropyThreads>(sums, Sums{0, 0}, AddSums());
-  if (threadIdx.x != 0) return;
-  if (gridDim.x == 1)
-    results.set(sums);
-  else
-    results.partial[blockIdx.x] = sums;
-}
-
 __global__ void __launch_bounds__(kEntropyThreads)
     join_totals(Results results, std::int64_t blocks) {
   Sums sums{0, 0};
@@ -234,8 +209,13 @@ __global__ void __launch_bounds__(kEntropyThreads)
 
 /// The gradient of the output.
 struct Upstream {
-  Elements grad, log_sums, divisor;
-  bool shared;  // one gradient for all positions
+  Elements grad, log_sums, divisor;  // grad without data: 1
+  bool shared;                       // one gradient for all positions
+
+  __device__ double at(std::int64_t offset) const {
+    const double g = grad.data ? grad.get<double>(shared ? 0 : offset) : 1.0;
+    return shared && divisor.data ? g / divisor.get<double>(0) : g;
+  }
 };
 
 /// The terms of a position's gradient: gradient_c = probability * p_c - picked (c == t) - share *
@@ -250,8 +230,7 @@ struct Contribution {
   __device__ Contribution(const Problem<T>& p, const Upstream& up, std::int64_t offset) {
     t = p.target_at(offset, p.lane() == 0);
     if (t < 0) return;
-    double grad = up.grad.get<double>(up.shared ? 0 : offset);
-    if (up.shared && up.divisor.data) grad /= up.divisor.get<double>(0);
+    const double grad = up.at(offset);
     const double at_target = grad * p.certain * p.weight_of(t);
     picked = static_cast<E>(at_target);
     if (p.log_probabilities) return;
@@ -274,7 +253,7 @@ struct Contribution {
 };
 
 template <int V, class T>
-__global__ void __launch_bounds__(kEntropyThreads) backward(Problem<T> p, Upstream up, T* out) {
+__device__ __forceinline__ void write_gradient(const Problem<T>& p, const Upstream& up, T* out) {
   using E = Compute<T>;
   constexpr int kUnroll = V == 1 ? 4 : 2;
   const std::int64_t position = p.position();
@@ -297,6 +276,45 @@ __global__ void __launch_bounds__(kEntropyThreads) backward(Problem<T> p, Upstre
       for (int v = 0; v < V; ++v) x[u].v[v] = own.of_class(p, i * V + v, static_cast<E>(x[u].v[v]));
       store_pack<V>(out + at.in + i * V * p.class_step, x[u]);
     }
+  }
+}
+
+template <int V, class T>
+__global__ void __launch_bounds__(kEntropyThreads) backward(Problem<T> p, Upstream up, T* out) {
+  write_gradient<V>(p, up, out);
+}
+
+/// `Both`: the gradient as well, from the results in memory.
+template <int V, bool Both, class T>
+__global__ void __launch_bounds__(kEntropyThreads) forward(Problem<T> p, Results results) {
+  using E = Compute<T>;
+  const std::int64_t position = p.position();
+  const bool valid = position < p.positions;
+  const ReduceDims::Offsets at = p.places.offsets(valid ? position : 0);
+  const T* const x = p.logits + at.in;
+  Scan<E> scan{{}, 0};
+  if (valid && !p.log_probabilities) scan = scan_classes<V>(p, x);
+  if (p.rows) {
+    scan = p.lanes > kWarp ? block_reduce<kEntropyThreads>(scan, Scan<E>{{}, 0}, JoinScans<E>())
+                           : group_reduce(scan, p.lanes, JoinScans<E>());
+  } else if (p.lanes > 1) {
+    FERRITE_SHARED(tile, Scan<E>[kEntropyThreads]);
+    scan = column_reduce<kEntropyThreads>(scan, tile, p.width(), JoinScans<E>());
+  }
+  Sums sums{0, 0};
+  if (valid && p.lane() == 0) sums = emit(p, results, scan, x, at.out);
+  if (gridDim.x > 1 && !results.partial) return;
+  sums = block_reduce<kEntropyThreads>(sums, Sums{0, 0}, AddSums());
+  if (threadIdx.x == 0) {
+    if (gridDim.x == 1)
+      results.set(sums);
+    else
+      results.partial[blockIdx.x] = sums;
+  }
+  if constexpr (Both) {
+    __syncthreads();
+    write_gradient<V>(p, Upstream{{}, results.log_sums, results.divisor, true},
+                      static_cast<T*>(results.gradient));
   }
 }
 
@@ -370,9 +388,13 @@ void run(const Stream& stream, const CrossEntropyArgs& args, Pass pass, const Vi
 
 void cross_entropy(const Stream& stream, const CrossEntropyArgs& args,
                    const CrossEntropyResult& result) {
-  Results results{result.losses, result.log_sums, result.sum, result.mean, result.divisor, nullptr};
+  Results results{result.losses,  result.log_sums, result.sum,          result.mean,
+                  result.divisor, nullptr,         result.gradient.data};
+  const bool both = results.gradient != nullptr;
+  FERRITE_CHECK(!both || (has_gradient(args) && result.log_sums.data && result.divisor.data),
+                ValueError, "cross_entropy", "the forward pass cannot compute this gradient");
   dispatch_floating(args.logits.dtype, "cross_entropy", [&]<class T>() {
-    run<T>(stream, args, Pass::forward, args.logits,
+    run<T>(stream, args, Pass::forward, both ? result.gradient : args.logits,
            [&]<int V>(const Problem<T>& problem, unsigned blocks) {
              // Without positions one block still writes the totals.
              const bool totals = results.sum.data || results.mean.data || results.divisor.data;
@@ -381,8 +403,8 @@ void cross_entropy(const Stream& stream, const CrossEntropyArgs& args,
                partial.emplace(stream, blocks * sizeof(Sums));
                results.partial = partial->as<Sums>();
              }
-             launch({"cross_entropy", stream, std::max(blocks, 1u), kEntropyThreads}, forward<V, T>,
-                    problem, results);
+             launch({"cross_entropy", stream, std::max(blocks, 1u), kEntropyThreads},
+                    both ? forward<V, true, T> : forward<V, false, T>, problem, results);
              if (partial)
                launch({"cross_entropy totals", stream, 1, kEntropyThreads}, join_totals, results,
                       std::int64_t{blocks});

@@ -5,6 +5,7 @@
 #include "ferrite/kernels/cuda/matmul_types.h"
 #include "ferrite/kernels/cuda/native.h"
 #include "ferrite/kernels/cuda/vendor/cublaslt.h"
+#include "ferrite/kernels/unary.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -13,10 +14,12 @@ void matmul(const Stream& stream, const View& out, const View& a, const View& b,
   if (!vendor::matmul(stream, out, a, b, options)) native::matmul(stream, out, a, b, options);
 }
 
-void native::matmul(const Stream& stream, const View& out, const View& a, const View& b,
-                    const MatmulOptions& options) {
-  if (options.row_sums.data) cuda::column_sum(stream, options.row_sums, transposed(a));
-  if (out.numel == 0) return;
+namespace native {
+
+namespace {
+
+void product(const Stream& stream, const View& out, const View& a, const View& b,
+             const MatmulOptions& options) {
   const std::int64_t rows = out.sizes[out.ndim - 2], columns = out.sizes[out.ndim - 1];
   const std::int64_t depth = a.sizes[a.ndim - 1];
   FERRITE_CHECK(std::max({rows, columns, depth}) < std::int64_t{1} << 31, ValueError, "matmul",
@@ -37,5 +40,18 @@ void native::matmul(const Stream& stream, const View& out, const View& a, const 
       return integer_product(stream, out, a, b, options);
   }
 }
+
+}  // namespace
+
+void matmul(const Stream& stream, const View& out, const View& a, const View& b,
+            const MatmulOptions& options) {
+  if (options.row_sums.data) cuda::column_sum(stream, options.row_sums, transposed(a));
+  if (out.numel == 0) return;
+  product(stream, out, a, b, options);
+  if (options.relu_of.data)
+    cuda::unary_backward(stream, UnaryOp::relu, out, out, options.relu_of, {});
+}
+
+}  // namespace native
 
 }  // namespace ferrite::kernels::cuda

@@ -1,4 +1,6 @@
+#include "ferrite/kernels/conv.h"
 #include "ferrite/kernels/cuda/pool_maximum.cuh"
+#include "ferrite/kernels/cuda/pool_sums.cuh"
 #include "ferrite/kernels/cuda/pool_window.cuh"
 #include "ferrite/kernels/pool.h"
 
@@ -8,8 +10,9 @@ namespace {
 
 template <class T, int V>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_windows(Planes p, std::uint32_t items, const T* in, T* out, Codes code) {
+    max_windows(Planes p, std::uint32_t items, const T* in, T* out, Codes code, Cleared cleared) {
   const std::uint32_t item = pool_item();
+  cleared.clear(item, gridDim.x * kPoolThreads);
   if (item >= items) return;
   const Planes::At a = p.output<V>(item);
   const PoolAxis::Window h = p.h.window(a.row), w = p.w.window(a.column);
@@ -60,7 +63,9 @@ struct Better {
 /// One warp, or one block, handles a window of one channel.
 template <class T, bool kBlock>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_large_windows(Planes p, std::uint32_t windows, const T* in, T* out, Codes code) {
+    max_large_windows(Planes p, std::uint32_t windows, const T* in, T* out, Codes code,
+                      Cleared cleared) {
+  cleared.clear(pool_item(), gridDim.x * kPoolThreads);
   using S = Compute<T>;
   constexpr int kThreads = kBlock ? kPoolThreads : kWarp;
   const auto thread = static_cast<std::int32_t>(threadIdx.x % kThreads);
@@ -95,9 +100,10 @@ __global__ void __launch_bounds__(kPoolThreads)
 template <class T, int V>
 __global__ void __launch_bounds__(kPoolThreads)
     max_cells(Planes p, std::uint32_t items, const T* grad_out, Codes code, const T* relu_out,
-              T* grad_in) {
+              T* grad_in, ChannelSums<T> sums) {
   using S = Compute<T>;
-  const std::uint32_t item = pool_item();
+  if (blockIdx.x < sums.blocks()) return sums.run();
+  const std::uint32_t item = item_behind(sums);
   if (item >= items) return;
   const Planes::At a = p.cell<V>(item);
   S sum[V] = {};
@@ -110,7 +116,9 @@ __global__ void __launch_bounds__(kPoolThreads)
 
 template <class T, int K>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_halved(HalvedPlanes p, std::uint32_t items, const T* in, T* out, std::uint8_t* code) {
+    max_halved(HalvedPlanes p, std::uint32_t items, const T* in, T* out, std::uint8_t* code,
+               Cleared cleared) {
+  cleared.clear(pool_item(), gridDim.x * kPoolThreads);
   using S = Compute<T>;
   constexpr int V = pack_size<T>(), kPadding = (K - 1) / 2;
   const std::uint32_t item = pool_item();
@@ -154,10 +162,11 @@ __global__ void __launch_bounds__(kPoolThreads)
 template <class T, int K>
 __global__ void __launch_bounds__(kPoolThreads)
     max_halved_cells(HalvedPlanes p, std::uint32_t items, const T* grad_out,
-                     const std::uint8_t* code, const T* relu_out, T* grad_in) {
+                     const std::uint8_t* code, const T* relu_out, T* grad_in, ChannelSums<T> sums) {
   using S = Compute<T>;
   constexpr int V = pack_size<T>(), kHalf = V / 2, kPadding = (K - 1) / 2;
-  const std::uint32_t item = pool_item();
+  if (blockIdx.x < sums.blocks()) return sums.run();
+  const std::uint32_t item = item_behind(sums);
   if (item >= items) return;
   const HalvedPlanes::At a = p.split<V>(item);
   const std::int32_t column = a.column / 2;
@@ -245,45 +254,48 @@ __global__ void __launch_bounds__(kPoolThreads)
 }
 
 template <class T, int K>
-void launch_halved(const Stream& stream, const Pool2d& p, T* out, Codes code, const T* in) {
+void launch_halved(const Stream& stream, const Pool2d& p, T* out, Codes code, const T* in,
+                   const Cleared& cleared) {
   constexpr int V = pack_size<T>();
   const bool packs = p.w.output % V == 0 && is_aligned(out, V) && code.is_aligned(V);
   const HalvedPlanes planes(p, p.w.output, p.h.output, V, packs);
   for_each_group(p, p.h.output * planes.groups.value(), [&](std::int64_t first, auto items) {
     launch({"max_pool2d", stream, pool_blocks(items), kPoolThreads}, max_halved<T, K>, planes,
            items, in + first * inputs_of(p), out + first * outputs_of(p),
-           code.narrow ? code.narrow + first * outputs_of(p) : nullptr);
+           code.narrow ? code.narrow + first * outputs_of(p) : nullptr, cleared);
   });
 }
 
 template <class T, int K>
 void launch_halved_backward(const Stream& stream, const Pool2d& p, T* grad_in, const T* grad_out,
-                            Codes code, const T* relu_out) {
+                            Codes code, const T* relu_out, SumsOf<T>& sums) {
   constexpr int V = pack_size<T>();
   const bool packs = p.w.output % (V / 2) == 0 && is_aligned(grad_out, V / 2) &&
                      is_aligned(relu_out, V / 2) && code.is_aligned(V / 2);
   const HalvedPlanes planes(p, p.w.input, p.h.input, V, packs);
   for_each_group(p, p.h.input * planes.groups.value(), [&](std::int64_t first, auto items) {
-    launch({"max_pool2d_backward", stream, pool_blocks(items), kPoolThreads},
+    const ChannelSums<T> some = sums.take();
+    launch({"max_pool2d_backward", stream, some.blocks() + pool_blocks(items), kPoolThreads},
            max_halved_cells<T, K>, planes, items, grad_out + first * outputs_of(p),
            code.narrow + first * outputs_of(p),
            relu_out != nullptr ? relu_out + first * outputs_of(p) : nullptr,
-           grad_in + first * inputs_of(p));
+           grad_in + first * inputs_of(p), some);
   });
 }
 
 }  // namespace
 
 void max_pool2d(const Stream& stream, const Pool2d& p, const View& out, const View& code,
-                const View& in) {
+                const View& in, const View& zeros) {
+  const Cleared cleared(zeros);
   dispatch_floating(in.dtype, "max_pool2d", [&]<class T>() {
     constexpr int V = pack_size<T>();
     T* const y = out.as<T>();
     const T* const x = in.as<T>();
     const Codes codes(code);
     const bool whole_rows = p.w.input % V == 0 && is_aligned(x, V);
-    if (whole_rows && is_halved(p, 2)) return launch_halved<T, 2>(stream, p, y, codes, x);
-    if (whole_rows && is_halved(p, 3)) return launch_halved<T, 3>(stream, p, y, codes, x);
+    if (whole_rows && is_halved(p, 2)) return launch_halved<T, 2>(stream, p, y, codes, x, cleared);
+    if (whole_rows && is_halved(p, 3)) return launch_halved<T, 3>(stream, p, y, codes, x, cleared);
 
     const auto run = [&](auto kernel, int pack, int threads_a_window) {
       const Planes planes(p, pack);
@@ -293,7 +305,7 @@ void max_pool2d(const Stream& stream, const Pool2d& p, const View& out, const Vi
                              some.advance(to);
                              launch({"max_pool2d", stream, pool_blocks(items), kPoolThreads},
                                     kernel, planes, items / static_cast<unsigned>(threads_a_window),
-                                    x + from, y + to, some);
+                                    x + from, y + to, some, cleared);
                            });
     };
     const std::int64_t channels = p.channels_last ? p.channels : 1;
@@ -310,18 +322,17 @@ void max_pool2d(const Stream& stream, const Pool2d& p, const View& out, const Vi
 }
 
 void max_pool2d_backward(const Stream& stream, const Pool2d& p, const View& grad_in,
-                         const View& grad_out, const View& code, const View& relu_out) {
+                         const View& grad_out, const View& code, const View& relu_out,
+                         const View& channel_sums, const View& counters) {
   dispatch_floating(grad_in.dtype, "max_pool2d", [&]<class T>() {
     constexpr int V = pack_size<T>();
     T* const dx = grad_in.as<T>();
     const T* const dy = grad_out.as<T>();
     const T* const maxima = relu_out.as<T>();
     const Codes codes(code);
+    SumsOf<T> sums(stream, p, grad_out, relu_out, channel_sums, counters);
     const bool whole_rows = p.w.input % V == 0 && is_aligned(dx, V);
-    if (whole_rows && is_halved(p, 2))
-      return launch_halved_backward<T, 2>(stream, p, dx, dy, codes, maxima);
-    if (whole_rows && is_halved(p, 3))
-      return launch_halved_backward<T, 3>(stream, p, dx, dy, codes, maxima);
+    const bool separate = channel_sums.data && !sums.computes();
 
     const auto run = [&](auto kernel, int pack) {
       const Planes planes(p, pack);
@@ -329,18 +340,24 @@ void max_pool2d_backward(const Stream& stream, const Pool2d& p, const View& grad
                            [&](std::int64_t from, std::int64_t to, std::uint32_t items) {
                              Codes some = codes;
                              some.advance(from);
-                             launch(
-                                 {"max_pool2d_backward", stream, pool_blocks(items), kPoolThreads},
-                                 kernel, planes, items, dy + from, some,
-                                 maxima != nullptr ? maxima + from : nullptr, dx + to);
+                             const ChannelSums<T> first = sums.take();
+                             launch({"max_pool2d_backward", stream,
+                                     first.blocks() + pool_blocks(items), kPoolThreads},
+                                    kernel, planes, items, dy + from, some,
+                                    maxima != nullptr ? maxima + from : nullptr, dx + to, first);
                            });
     };
     const std::int64_t channels = p.channels_last ? p.channels : 1;
-    if (channels % V == 0 && is_aligned(dx, V) && is_aligned(dy, V) && is_aligned(maxima, V) &&
-        codes.is_aligned(V))
+    if (whole_rows && is_halved(p, 2))
+      launch_halved_backward<T, 2>(stream, p, dx, dy, codes, maxima, sums);
+    else if (whole_rows && is_halved(p, 3))
+      launch_halved_backward<T, 3>(stream, p, dx, dy, codes, maxima, sums);
+    else if (channels % V == 0 && is_aligned(dx, V) && is_aligned(dy, V) && is_aligned(maxima, V) &&
+             codes.is_aligned(V))
       run(max_cells<T, V>, V);
     else
       run(max_cells<T, 1>, 1);
+    if (separate) channel_sum(stream, channel_sums, input_planes(p, grad_in));
   });
 }
 

@@ -5,6 +5,7 @@
 #include "ferrite/nn/fused.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/ops/activation.h"
+#include "ferrite/ops/linear_chain.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/pool.h"
 
@@ -56,6 +57,13 @@ Tensor LeNet5::pooled(Conv2d& layer, const Tensor& x) const {
 
 Tensor LeNet5::forward(const Tensor& input) {
   const Tensor x = pooled(conv2, pooled(conv1, input)).flatten(1);
+  if (options_.activation == LeNet5Options::Activation::relu && !fc1.has_hooks() &&
+      !fc2.has_hooks() && !fc3.has_hooks()) {
+    const std::array layers{ops::LinearLayer{fc1.weight, fc1.bias},
+                            ops::LinearLayer{fc2.weight, fc2.bias},
+                            ops::LinearLayer{fc3.weight, fc3.bias}};
+    if (const auto logits = ops::linear_chain(x, layers)) return *logits;
+  }
   return fc3(hidden(fc2, hidden(fc1, x)));
 }
 

@@ -147,6 +147,11 @@ TEST_CASE("epilogues") {
   CHECK(epilogue({.activation = Activation::gelu_tanh, .before_activation = kOut}) == E::gelu_keep);
   CHECK(epilogue({.bias = kBias, .activation = Activation::gelu_tanh, .before_activation = kOut}) ==
         E::gelu_keep_bias);
+  const View bits = view({{8, 16}, {16, 1}}, 0, kUInt8);
+  CHECK(epilogue({.activation = Activation::relu, .relu_bits = bits}) == E::relu_keep);
+  CHECK(epilogue({.bias = kBias, .activation = Activation::relu, .relu_bits = bits}) ==
+        E::relu_keep_bias);
+  CHECK(epilogue({.relu_of = kOut, .relu_bits = bits}) == E::relu_gradient);
   const View sums = view({{8}, {1}});
   CHECK(epilogue({.row_sums = sums}) == E::right_sums);
   CHECK(epilogue({.row_sums = sums}, view({{8, 24}, {1, 8}})) == E::left_sums);
@@ -164,6 +169,14 @@ TEST_CASE("epilogues that cuBLASLt does not have") {
   CHECK_FALSE(epilogue({.bias = view({{24}, {2}})}));
   CHECK_FALSE(epilogue({.bias = view({{24}, {1}}, 0, kFloat64)}));
   CHECK_FALSE(epilogue({.row_sums = view({{8}, {2}})}));
+  // A ReLU's result; its bits, unaligned or of a product by columns.
+  const View bits = view({{8, 16}, {16, 1}}, 0, kUInt8),
+             unaligned = view({{8, 16}, {16, 1}}, 8, kUInt8);
+  CHECK_FALSE(epilogue({.relu_of = kOut}));
+  CHECK_FALSE(epilogue({.relu_of = kOut, .relu_bits = unaligned}));
+  CHECK_FALSE(epilogue({.activation = Activation::relu, .relu_bits = unaligned}));
+  CHECK_FALSE(
+      epilogue({.activation = Activation::relu, .relu_bits = bits}, view({{8, 24}, {1, 8}})));
   // GELU's argument, unaligned or with unaligned rows.
   const auto keep = [](const View& before) {
     return MatmulOptions{.activation = Activation::gelu_tanh, .before_activation = before};

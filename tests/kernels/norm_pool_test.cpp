@@ -101,9 +101,9 @@ TEST_CASE("batch_norm_max_pool, its sums and its gradient are those of the steps
                        dy = empty(in_shape, {.dtype = dtype});
           kernels::batch_norm_apply(stream, layout, y, at(in), at(mean), at(invstd), at(weight),
                                     at(bias), View(), kernels::NormActivation::relu);
-          kernels::max_pool2d(stream, pool, at(out), at(code), y);
+          kernels::max_pool2d(stream, pool, at(out), at(code), y, {});
           kernels::max_pool2d_gather(stream, pool, at(picked), at(in), at(code));
-          kernels::max_pool2d_backward(stream, pool, dy, at(grad), at(code), View());
+          kernels::max_pool2d_backward(stream, pool, dy, at(grad), at(code), View(), {}, {});
           kernels::batch_norm_backward_reduce(stream, layout, at(sum_dy), at(sum_dy_xhat), dy,
                                               at(in), at(mean), at(invstd), mask(at), View(),
                                               View());

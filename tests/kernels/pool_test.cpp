@@ -127,10 +127,38 @@ TEST_CASE("max_pool2d and its codes, the first of equal cells and the last NaN")
     const Operand out = c.output(outputs(p), dtype);
     const Operand code = c.integer(0, 3) > 0 ? c.output(outputs(p), p.code_dtype()) : Operand();
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::max_pool2d(stream, p, at(out), at(code), at(in));
+      kernels::max_pool2d(stream, p, at(out), at(code), at(in), {});
     });
     c.check(out, {.rtol = 0});
     if (code.number >= 0) c.check(code, {.rtol = 0});
+  });
+}
+
+TEST_CASE("max_pool2d_backward with the sums of channels") {
+  kit::for_each_case("max_pool2d_backward sums", 100, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const Pool2d p = draw_pool(c, Windows::dilated);
+    const Operand in = c.input(draw_values(c, inputs(p)), dtype);
+    const Operand out = c.output(outputs(p), dtype);
+    const Operand code = c.output(outputs(p), p.code_dtype());
+    const Operand counters = c.output({p.channels}, kInt32);
+    const Operand grad_out = c.input(outputs(p), dtype, {.low = -1, .high = 1});
+    const Operand grad_in = c.output(inputs(p), dtype), sums = c.output({p.channels}, dtype);
+    const bool masked = c.coin();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::max_pool2d(stream, p, at(out), at(code), at(in), at(counters));
+      // Twice: the counters are zeros again.
+      for (int i = 0; i < 2; ++i)
+        kernels::max_pool2d_backward(stream, p, at(grad_in), at(grad_out), at(code),
+                                     masked ? at(out) : View(), at(sums), at(counters));
+    });
+    c.check(grad_in, sum_tolerance(dtype));
+    if (p.batch > 0) c.check(counters, {.rtol = 0});
+    const auto values = static_cast<double>(outputs(p).numel() / p.channels);
+    const double unit = dtype == kFloat64 ? 1.2e-16 : 6e-8;
+    // The CPU adds rounded cells.
+    const double rounding = dtype == kFloat16 ? 1e-3 : dtype == kBFloat16 ? 8e-3 : 4 * unit;
+    c.check(sums, {.rtol = rounding, .atol = values * (unit + rounding)});
   });
 }
 
@@ -144,10 +172,10 @@ TEST_CASE("max_pool2d_backward") {
     const Operand grad_out = c.input(outputs(p), dtype);
     const Operand grad_in = c.output(inputs(p), dtype), masked = c.output(inputs(p), dtype);
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::max_pool2d(stream, p, at(out), at(code), at(in));
-      kernels::max_pool2d_backward(stream, p, at(grad_in), at(grad_out), at(code), {});
+      kernels::max_pool2d(stream, p, at(out), at(code), at(in), {});
+      kernels::max_pool2d_backward(stream, p, at(grad_in), at(grad_out), at(code), {}, {}, {});
       // Behind a ReLU, as if the negative inputs were zeros.
-      kernels::max_pool2d_backward(stream, p, at(masked), at(grad_out), at(code), at(out));
+      kernels::max_pool2d_backward(stream, p, at(masked), at(grad_out), at(code), at(out), {}, {});
     });
     c.check(grad_in, sum_tolerance(dtype));
     c.check(masked, sum_tolerance(dtype));
@@ -170,7 +198,7 @@ TEST_CASE("max_pool2d_gather and max_pool2d_indices") {
     const Operand gathered = c.output(outputs(p), dtype);
     const Operand indices = c.output(outputs(p), kInt64);
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::max_pool2d(stream, p, at(out), at(code), at(in));
+      kernels::max_pool2d(stream, p, at(out), at(code), at(in), {});
       kernels::max_pool2d_gather(stream, p, at(gathered), at(from), at(code));
       kernels::max_pool2d_indices(stream, p, at(indices), at(code));
     });
@@ -222,8 +250,8 @@ TEST_CASE("pooling with strides and windows far larger than the plane") {
     const Operand mean = c.output(outputs(p), kFloat32);
     const Operand grad_in = c.output(inputs(p), kFloat32);
     c.run([&](const Stream& stream, const kit::Side& at) {
-      kernels::max_pool2d(stream, p, at(largest), at(code), at(in));
-      kernels::max_pool2d_backward(stream, p, at(grad_in), at(largest), at(code), {});
+      kernels::max_pool2d(stream, p, at(largest), at(code), at(in), {});
+      kernels::max_pool2d_backward(stream, p, at(grad_in), at(largest), at(code), {}, {}, {});
       kernels::avg_pool2d(stream, p, at(mean), at(in));
     });
     c.check(largest, {.rtol = 0});

@@ -39,7 +39,10 @@ enum class MatmulEpilogue : std::uint8_t {
   bias,
   relu,
   relu_bias,
-  gelu,  ///< its tanh approximation is the only one that cuBLASLt has
+  relu_keep,  ///< also stores bits that say where the result is above 0
+  relu_keep_bias,
+  relu_gradient,  ///< of a result that such bits stand for
+  gelu,           ///< its tanh approximation is the only one that cuBLASLt has
   gelu_bias,
   gelu_keep,  ///< also stores gelu's input
   gelu_keep_bias,
@@ -102,6 +105,12 @@ inline std::optional<MatmulEpilogue> epilogue_of(const MatmulProblem& p, const V
   };
   const bool biased = options.bias.data != nullptr;
   const bool keeps = options.before_activation.data != nullptr;
+  const bool has_bits = options.relu_bits.data != nullptr;
+  // They are one of cuBLASLt's columns for each of out's rows, aligned to 16 bytes.
+  const bool takes_bits =
+      !p.left_is_a && p.batch == 1 && alignment_of(options.relu_bits.data, 16) == 16;
+  if (options.relu_of.data)
+    return has_bits && takes_bits ? std::optional(E::relu_gradient) : std::nullopt;
   // The bias is one of cuBLASLt's columns.
   if (biased && (p.left_is_a || !dense(options.bias))) return std::nullopt;
   if (options.row_sums.data) {
@@ -113,7 +122,9 @@ inline std::optional<MatmulEpilogue> epilogue_of(const MatmulProblem& p, const V
     case Activation::none:
       return biased ? E::bias : E::none;
     case Activation::relu:
-      if (keeps) return std::nullopt;  // it would store a mask
+      if (keeps) return std::nullopt;  // it would store bits
+      if (has_bits && !takes_bits) return std::nullopt;
+      if (has_bits) return biased ? E::relu_keep_bias : E::relu_keep;
       return biased ? E::relu_bias : E::relu;
     case Activation::gelu_tanh:
       if (!keeps) return biased ? E::gelu_bias : E::gelu;

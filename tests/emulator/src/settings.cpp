@@ -68,10 +68,12 @@ Settings from_environment() {
 __attribute__((init_priority(101))) Settings current_settings = from_environment();
 
 namespace {
-std::atomic<bool> cudnn_found{false}, computes{true};
+std::atomic<bool> cudnn_found{false}, cublaslt_found{false}, computes{true};
 }
 void set_cudnn(bool found) { cudnn_found = found; }
 bool has_cudnn() { return cudnn_found; }
+void set_cublaslt(bool found) { cublaslt_found = found; }
+bool has_cublaslt() { return cublaslt_found; }
 void set_libraries_compute(bool compute) { computes = compute; }
 bool libraries_compute() { return computes; }
 

@@ -79,7 +79,8 @@ bool fused(const Stream& stream, const View& out, const View& a, const View& b,
               .right = problem->left_is_a ? b.data : a.data,
               .out = out.data,
               .vector = options.bias.data ? options.bias.data : options.row_sums.data,
-              .before_activation = options.before_activation.data,
+              .auxiliary =
+                  options.relu_bits.data ? options.relu_bits.data : options.before_activation.data,
               .alpha = options.alpha,
               .beta = options.beta});
 }
@@ -87,15 +88,17 @@ bool fused(const Stream& stream, const View& out, const View& a, const View& b,
 /// The product, and then, by our own kernels, the options that cuBLASLt cannot fuse.
 bool in_steps(const Stream& stream, const View& out, const View& a, const View& b,
               const MatmulOptions& options, const MatmulSettings& settings) {
-  if (options.activation == Activation::none && !options.row_sums.data) return false;
+  const View& relu = options.relu_of;
+  if (options.activation == Activation::none && !options.row_sums.data && !relu.data) return false;
   MatmulOptions product = options;
   product.activation = Activation::none;
-  product.before_activation = product.row_sums = {};
+  product.before_activation = product.row_sums = product.relu_of = product.relu_bits = {};
   const View& to = options.before_activation.data ? options.before_activation : out;
   if (!fused(stream, to, a, b, product, settings)) return false;
   if (options.activation != Activation::none)
     cuda::unary(stream, unary_op(options.activation), out, to, {});
   if (options.row_sums.data) cuda::column_sum(stream, options.row_sums, transposed(a));
+  if (relu.data) cuda::unary_backward(stream, UnaryOp::relu, out, out, relu, {});
   return true;
 }
 
@@ -105,8 +108,15 @@ bool matmul(const Stream& stream, const View& out, const View& a, const View& b,
             const MatmulOptions& options) {
   if (!cublas::is_enabled() || !has_cublaslt()) return false;
   const MatmulSettings settings = current_settings();
-  return fused(stream, out, a, b, options, settings) ||
-         in_steps(stream, out, a, b, options, settings);
+  if (fused(stream, out, a, b, options, settings)) {
+    if (options.has_relu_bits) *options.has_relu_bits = true;
+    return true;
+  }
+  MatmulOptions some = options;  // it may have no algorithm that writes bits
+  if (options.activation == Activation::relu) some.relu_bits = {};
+  return (some.relu_bits.data != options.relu_bits.data &&
+          fused(stream, out, a, b, some, settings)) ||
+         in_steps(stream, out, a, b, some, settings);
 }
 
 }  // namespace ferrite::kernels::cuda::vendor

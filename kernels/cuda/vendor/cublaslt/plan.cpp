@@ -47,6 +47,12 @@ cublasLtEpilogue_t native(MatmulEpilogue epilogue) {
       return CUBLASLT_EPILOGUE_RELU;
     case MatmulEpilogue::relu_bias:
       return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case MatmulEpilogue::relu_keep:
+      return CUBLASLT_EPILOGUE_RELU_AUX;
+    case MatmulEpilogue::relu_keep_bias:
+      return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+    case MatmulEpilogue::relu_gradient:
+      return CUBLASLT_EPILOGUE_DRELU;
     case MatmulEpilogue::gelu:
       return CUBLASLT_EPILOGUE_GELU;
     case MatmulEpilogue::gelu_bias:
@@ -117,9 +123,14 @@ cublasLtMatrixLayoutOpaque_t MatmulPlan::layout(const ColumnMatrix& matrix) cons
 cublasLtMatmulDescOpaque_t MatmulPlan::product(const MatmulArguments& arguments) const {
   cublasLtMatmulDescOpaque_t product = product_;
   if (arguments.vector) set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.vector);
-  if (arguments.before_activation) {
-    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.before_activation);
-    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, problem_.out.leading);
+  if (arguments.auxiliary) {
+    const MatmulEpilogue e = problem_.epilogue;
+    const bool bits = e == MatmulEpilogue::relu_keep || e == MatmulEpilogue::relu_keep_bias ||
+                      e == MatmulEpilogue::relu_gradient;
+    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, arguments.auxiliary);
+    set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+        bits ? 8 * relu_bits_size(problem_.out.rows) : problem_.out.leading);
+    if (bits) return product;
     set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, problem_.out.batch_stride);
   }
   return product;

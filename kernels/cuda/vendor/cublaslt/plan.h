@@ -18,8 +18,8 @@ void check_cublas(cublasStatus_t status, const char* call);
 struct MatmulArguments {
   const void *left, *right;
   void* out;
-  void* vector = nullptr;             ///< the bias, or the destination of the sums
-  void* before_activation = nullptr;  ///< receives the argument of gelu
+  void* vector = nullptr;     ///< the bias, or the destination of the sums
+  void* auxiliary = nullptr;  ///< receives the argument of gelu or the bits of relu, or has these
   double alpha = 1, beta = 0;
 };
 

@@ -39,7 +39,11 @@ void set_peer_access(bool possible);
 /// cuDNN's headers. False by default, so that tests run Ferrite's own kernels.
 void set_cudnn(bool found);
 bool has_cudnn();
-/// Whether that computes; otherwise its results are zeros, where only the calls matter. True by
+/// Whether Ferrite finds a cuBLASLt, which makes products, if the build had its headers. False by
+/// default.
+void set_cublaslt(bool found);
+bool has_cublaslt();
+/// Whether they compute; otherwise their results are zeros, where only the calls matter. True by
 /// default.
 void set_libraries_compute(bool compute);
 bool libraries_compute();
