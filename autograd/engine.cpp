@@ -36,7 +36,9 @@ void add_root(Pass& pass, const Tensor& output, const Tensor& given, bool all_no
                 "{} does not require a gradient and was not made from tensors that do",
                 output.describe());
   const Edge edge = gradient_edge(output);
-  if (!all_nodes && !given.defined() && output.numel() == 1 && edge.node && !edge.node->has_hooks())
+  // The pass takes gradients of roots for made on the current stream.
+  if (!all_nodes && !given.defined() && output.numel() == 1 && edge.node &&
+      !edge.node->has_hooks() && edge.node->stream == current_stream(output.device()))
     if (const Tensor known = edge.node->gradient_of_one(); known.defined()) {
       if (!retain_graph) pass.at_end([node = edge.node] { node->release_saved(); });
       return pass.add_root(edge.node->edges[0], known);

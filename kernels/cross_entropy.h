@@ -27,13 +27,13 @@ struct CrossEntropyResult {
   View sum, mean;  ///< one element, floating
   View divisor;    ///< one element, float32 (float64): the divisor of the mean
   /// The gradient of the logits if that of `mean` is 1, with their dtype and strides. Needs
-  /// log_sums, divisor and has_gradient(args); on CUDA devices only.
+  /// log_sums, divisor and computes_gradient_in_forward(args); on CUDA devices only.
   View gradient;
 };
 
 /// Whether the forward pass can compute the gradient as well: for few positions and classes, which
 /// one block of a CUDA device reads.
-inline bool has_gradient(const CrossEntropyArgs& args) {
+inline bool computes_gradient_in_forward(const CrossEntropyArgs& args) {
   constexpr std::int64_t kPositions = 256, kClasses = 16;
   const View& x = args.logits;
   return !args.log_probabilities && x.ndim == 2 && args.dim == 1 && x.numel > 0 &&

@@ -21,13 +21,15 @@ struct MatmulOptions {
   /// of a weight, these are the gradient of the bias. For floating matrices without a batch. Null
   /// data: not wanted.
   View row_sums = {};
-  /// The result of a ReLU; the product is the gradient by it, and out that by its input: 0 where
-  /// the result is not above 0. It has the shape, dtype and strides of `out`, and there must be no
-  /// beta, bias, activation or row_sums. Floating dtypes only. Null data: not wanted.
+  /// The result y of a ReLU. The product is then the gradient of y, and `out` becomes the gradient
+  /// of the ReLU's input: the product where y > 0, else 0. Where y is NaN, the value depends on the
+  /// library. y has the shape, dtype (floating) and strides of `out`; there must be no beta, bias,
+  /// activation or row_sums. Null data: not wanted.
   View relu_of = {};
-  /// uint8 [rows, relu_bits_size(columns)], contiguous: a form of a ReLU's result that cuBLASLt
-  /// reads in place of it. With a ReLU as activation they are written where cuBLASLt does that, and
-  /// *has_relu_bits is set to true; with relu_of they must have been. Null data: there are none.
+  /// uint8 [rows, relu_bits_size(columns)], contiguous, aligned to 16 bytes: a bit for each element
+  /// of a ReLU's result, which cuBLASLt reads in place of relu_of. With a ReLU as activation,
+  /// cuBLASLt may write the bits; *has_relu_bits becomes true if it did. With relu_of, give only
+  /// bits that a forward product has written. Null data: there are none.
   View relu_bits = {};
   bool* has_relu_bits = nullptr;  ///< given together with the bits that may be written
 };

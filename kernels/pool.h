@@ -76,8 +76,9 @@ FERRITE_KERNEL(max_pool2d, const Pool2d& pool, const View& out, const View& code
 /// `relu_out` has data, it is the pooling's result, the pooling's input is that of a ReLU, and
 /// grad_in becomes the gradient of the ReLU's input: windows whose maximum is 0 pass nothing.
 /// If channel_sums [channels], of grad_in's dtype, has data, it receives the sums of grad_in over
-/// each channel: the gradient of a bias before the ReLU. `counters` is what max_pool2d() cleared:
-/// [channels] zeros, before and after.
+/// each channel: the gradient of a bias before the ReLU. `counters`, int32
+/// [channels], is what max_pool2d() cleared: zeros, before and after. Without it, the sums take a
+/// kernel of their own. The CPU does not use it.
 FERRITE_KERNEL_OF("max_pool2d", max_pool2d_backward, const Pool2d& pool, const View& grad_in,
                   const View& grad_out, const View& code, const View& relu_out,
                   const View& channel_sums, const View& counters);

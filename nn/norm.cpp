@@ -12,7 +12,8 @@ namespace ferrite::nn {
 
 namespace {
 
-/// PyTorch 2.15 prints bias=True, too, which older versions do not know.
+/// PyTorch 2.15 always prints bias. It is printed here only where `.bias = false` matters, so that
+/// the text of other norms stays that of older versions.
 const char* bias_repr(bool affine, bool bias) { return affine && !bias ? ", bias=False" : ""; }
 
 }  // namespace

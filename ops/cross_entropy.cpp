@@ -147,7 +147,9 @@ class CrossEntropyNode final : public autograd::Node {
   }
   Tensor gradient_of_one() override {
     if (!of_one_.defined() || autograd::is_anomaly_enabled()) return {};
-    (void)backward_->input.get();  // fails if it was changed
+    // These fail where they were changed.
+    for (const Saved* saved : {&backward_->input, &backward_->target, &backward_->weight})
+      (void)saved->get();
     return of_one_;
   }
 
@@ -180,7 +182,7 @@ Tensor run(const Fused& f, const Tensor& input, const Tensor& target, const Tens
   }
   if (records && f.reduction == Reduction::mean) result.divisor = divisor = empty({}, statistics);
   const kernels::CrossEntropyArgs args = f.args(x, t, w);
-  if (divisor.defined() && x.device().is_cuda() && kernels::has_gradient(args))
+  if (divisor.defined() && x.device().is_cuda() && kernels::computes_gradient_in_forward(args))
     result.gradient = of_one = empty_like(x);
   kernels::cross_entropy(stream, args, result);
   if (records)

@@ -292,7 +292,9 @@ void check_max_norm(const Tensor& weight, double max_norm, const char* op) {
 Tensor divided_by_frequency(const Tensor& grad, const Tensor& index, std::int64_t rows) {
   const Tensor one = ones({index.numel()}, {.dtype = kInt64, .device = index.device()});
   const Tensor counts = zeros({rows}, kInt64, index.device()).index_add(0, index, one);
-  return grad / counts.index_select(0, index).unsqueeze(1).to(grad.dtype());
+  const DType wide = itemsize(grad.dtype()) == 2 ? kFloat32 : grad.dtype();
+  const Tensor often = counts.index_select(0, index).unsqueeze(1).to(wide);
+  return (grad.to(wide) / often).to(grad.dtype());
 }
 
 /// While an op is traced, the weight is not changed; the rows of the result are limited instead.

@@ -191,12 +191,13 @@ Tensor cofactors_by_svd(T x) {
 
 Tensor cofactors_by_inverse(T x) { return mT(inv(x)) * det(x).unsqueeze(-1).unsqueeze(-1); }
 
-/// Whether the rows are nearly dependent: the volume that they span is far below the product of
-/// their lengths. [...].
+/// Whether the smallest singular value is far below the largest: [...].
 Tensor nearly_singular(T x) {
+  const Tensor s = svdvals(x);
+  if (s.size(-1) == 0) return eq(det(x), 0);
   const double epsilon = x.dtype() == kFloat32 ? std::numeric_limits<float>::epsilon()
                                                : std::numeric_limits<double>::epsilon();
-  return le(abs(det(x)), prod(vector_norm(x, 2, {-1}), -1) * std::sqrt(epsilon));
+  return le(s.select(-1, -1), s.select(-1, 0) * std::sqrt(epsilon));
 }
 
 /// The derivatives of determinants. A further derivative of the inverse is inaccurate near singular

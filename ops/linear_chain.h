@@ -8,14 +8,16 @@
 
 namespace ferrite::ops {
 
-/// The parameters of a layer; an undefined bias is none.
+/// The weight [out, in] and the bias [out] of a layer; an undefined bias counts as zero.
 struct LinearLayer {
   Tensor weight, bias;
 };
 
-/// linear() of each of at least two layers, with a ReLU before each but the first: of floating
-/// matrices on a GPU, where the gradients of the ReLUs are part of the products. Nothing for other
-/// tensors, under autocast and while tracing: then the layers are called one by one.
+/// relu(linear(x)) for each layer but the last, and linear(x) for the last: [N, in] to [N, out of
+/// the last layer]. The gradients of the ReLUs are part of the products. It takes at least two
+/// layers and a floating input [N, in] on a GPU, with parameters of the same dtype and device.
+/// Otherwise, under autocast and while tracing it returns nothing, and the caller runs the layers
+/// one by one.
 std::optional<Tensor> linear_chain(const Tensor& input, std::span<const LinearLayer> layers);
 
 }  // namespace ferrite::ops

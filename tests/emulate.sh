@@ -3,8 +3,9 @@
 #   bash tests/emulate.sh [race|sanitizers|coverage|orders|examples|asan|levels...]
 # race: kernels under the race detector. Host code is that of a release build; `tests/run.sh
 #   emulator-check` has it under the sanitizers too, with the tests that need no device.
-# sanitizers: host code under AddressSanitizer and UBSan, kernels under UBSan, without the race detector.
 # coverage: the same, and how many lines of the kernels ran. To count them takes as long again.
+# sanitizers: host code under AddressSanitizer and UBSan, kernels under UBSan; without the race detector, which
+#   checks the bounds of kernels' accesses, too.
 # orders: the threads in descending order; those of kernels also in a random order, which changes with
 #   every commit (FERRITE_EMULATOR_SEED=N selects one).
 # examples: the tests of the example programs.

@@ -320,6 +320,8 @@ class Backward {
 }  // namespace
 
 void cross_entropy(const CrossEntropyArgs& args, const CrossEntropyResult& result) {
+  FERRITE_CHECK(!result.gradient.data, ValueError, "cross_entropy",
+                "the forward pass computes no gradient on the CPU");
   args.logits.dtype == kFloat64 ? Forward<double>(args, result).run()
                                 : Forward<float>(args, result).run();
 }

@@ -391,8 +391,9 @@ void cross_entropy(const Stream& stream, const CrossEntropyArgs& args,
   Results results{result.losses,  result.log_sums, result.sum,          result.mean,
                   result.divisor, nullptr,         result.gradient.data};
   const bool both = results.gradient != nullptr;
-  FERRITE_CHECK(!both || (has_gradient(args) && result.log_sums.data && result.divisor.data),
-                ValueError, "cross_entropy", "the forward pass cannot compute this gradient");
+  FERRITE_CHECK(
+      !both || (computes_gradient_in_forward(args) && result.log_sums.data && result.divisor.data),
+      ValueError, "cross_entropy", "the forward pass cannot compute this gradient");
   dispatch_floating(args.logits.dtype, "cross_entropy", [&]<class T>() {
     run<T>(stream, args, Pass::forward, both ? result.gradient : args.logits,
            [&]<int V>(const Problem<T>& problem, unsigned blocks) {

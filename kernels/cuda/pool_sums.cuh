@@ -79,8 +79,8 @@ class SumsOf {
          const View& channel_sums, const View& counters) {
     constexpr std::int64_t kLeast = 8 * kPoolThreads, kMostPieces = 128;
     const std::int64_t plane = p.h.output * p.w.output, results = p.batch * plane;
-    if (!channel_sums.data || p.channels_last || results == 0 || results > INT32_MAX ||
-        p.channels > 65535)
+    if (!channel_sums.data || !counters.data || p.channels_last || results == 0 ||
+        results > INT32_MAX || p.channels > 65535)
       return;
     const std::int64_t pieces = std::clamp<std::int64_t>(results / kLeast, 1, kMostPieces);
     const std::int64_t per_piece = (results + pieces - 1) / pieces;

@@ -6,10 +6,12 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/core/stream.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 
@@ -69,5 +71,24 @@ TEST_CASE("the gradient with the forward pass is the node's: it is kept, release
     const Tensor y = fresh().mul(1), loss = cross_entropy(y, s.target);
     y.add_(1);
     CHECK_THROWS_AS(loss.backward(), AutogradError);
+  }
+  SUBCASE("a target that was changed") {
+    const Tensor target = s.target.clone(), loss = cross_entropy(fresh(), target);
+    target.fill_(0);
+    CHECK_THROWS_AS(loss.backward(), AutogradError);
+  }
+  SUBCASE("a pass on another stream than the loss's") {
+    const Tensor x = fresh(), y = fresh();
+    cross_entropy(x, s.target).backward();
+    current_stream(kCuda).synchronize();
+    const test::DeferredStreams deferred;
+    Tensor loss;
+    {
+      const Stream side = Stream::create(kCuda);
+      const StreamGuard guard(side);
+      loss = cross_entropy(y, s.target);
+    }
+    loss.backward();
+    test::check_equal(y.grad().to("cpu"), x.grad().to("cpu"));
   }
 }

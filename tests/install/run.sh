@@ -103,12 +103,12 @@ if compgen -G "$scratch/prefix/lib*/libferrite_onnx.*" >/dev/null; then
 else
   echo "the component onnx: skipped, as libonnx was not found"
 fi
-# By add_subdirectory the program must compile, by FetchContent, which differs in where the folder comes from,
-# a program with the core library must compile, link and run; all libraries were linked above. Without
-# FERRITE_TESTS=OFF and the like a user's project has none of Ferrite's own programs.
+# add_subdirectory: the program must compile. All libraries were linked above.
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/subdirectory" --target consumer_objects
+# FetchContent takes the folder from elsewhere: a program with the core library must compile, link and run. A
+# project that fetches Ferrite without FERRITE_TESTS=OFF and the like must not get Ferrite's own programs.
 cmake -S "$here/consumer" -B "$scratch/fetched" -DFERRITE_SOURCE="$here/../.." -DFETCH=ON -DFERRITE_CUDA=OFF \
   -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 if cmake --build "$scratch/fetched" --target help | grep -E '\b(lenet|test_core)\b'; then

@@ -67,7 +67,7 @@ bool is_valid(const Layout& l) {
          l.batch >= 1;
 }
 
-/// The elements from the first to the last of a batch.
+/// The number of elements of all matrices; of one matrix if they share memory.
 std::uint64_t span(const Layout& l) {
   return l.rows * l.columns * static_cast<std::uint64_t>(l.batch_stride == 0 ? 1 : l.batch);
 }

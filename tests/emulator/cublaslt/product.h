@@ -36,7 +36,7 @@ struct Product {
   void* out_data = nullptr;
   double alpha = 1, beta = 0;
 
-  /// Whether the library has an algorithm for it: what the documentation forbids it has not.
+  /// Whether the library has an algorithm for it: false for what the documentation forbids.
   bool is_supported() const;
   void compute() const;
   /// Zeros for the results.
