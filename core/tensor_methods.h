@@ -1,6 +1,6 @@
 // The functions of ops/*.h that PyTorch also has as methods of a tensor. Each does what the
 // function of its name does with this tensor as its first argument, where shapes, dtypes and errors
-// are documented; the definitions are in ops/tensor_methods.cpp. Base of Tensor alone.
+// are documented; the definitions are in ops/tensor_methods*.cpp. Base of Tensor alone.
 //
 // A method whose name ends in _ works in place: it writes the result into this tensor and returns
 // the tensor. Shape and dtype stay: ShapeError if the result would be larger, DTypeError if the

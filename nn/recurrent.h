@@ -112,7 +112,8 @@ class RNNBase : public Module {
 
 /// The states of an LSTM or an LSTMCell: a NamedTuple (core/named_tuple.h), like the results below.
 struct LSTMState {
-  /// The hidden state: [D * num_layers, N, hidden_size or proj_size]; of a cell [N, hidden_size].
+  /// The hidden state: [D * num_layers, N, H], where H is proj_size if that is above 0, else
+  /// hidden_size; of a cell [N, hidden_size].
   Tensor h;
   Tensor c;  ///< the cell state: [D * num_layers, N, hidden_size]; of a cell [N, hidden_size]
   /// The parts, for structured bindings.
@@ -125,7 +126,8 @@ struct LSTMState {
 /// `auto [output, state] = lstm(x); auto [h_n, c_n] = state;`, or `std::tie(output, h_n, c_n) =
 /// lstm(x)`.
 struct LSTMOutput {
-  /// [T, N, D * hidden_size or proj_size]: the hidden states of the last layer.
+  /// [T, N, D * H], where H is proj_size if that is above 0, else hidden_size: the hidden states of
+  /// the last layer.
   Tensor output;
   LSTMState state;  ///< after the last step, of all layers and directions
   /// The parts, for structured bindings.

@@ -242,8 +242,10 @@ struct TransformerOptions {
   double dropout = 0.1;                 ///< the probability of all dropouts, in training
   TransformerActivation activation = "relu";
   /// If given, the encoder is a clone of this module, whatever the other options are.
+  /// reset_parameters() draws its matrices anew, as PyTorch does: load pretrained weights
+  /// afterwards.
   CustomEncoder custom_encoder = {};
-  /// If given, the decoder is a clone of this module, whatever the other options are.
+  /// If given, the decoder is a clone of this module, with new matrices like the encoder.
   CustomDecoder custom_decoder = {};
   double layer_norm_eps = 1e-5;  ///< added to the variance in layer norms
   /// Inputs and output are [N, L, d_model], not [L, N, d_model].
@@ -288,11 +290,11 @@ class Transformer : public Cloneable<Transformer> {
   static Tensor generate_square_subsequent_mask(std::int64_t size,
                                                 const TensorOptions& options = {});
 
-  /// The stack of encoder layers; without layers where there is a custom encoder, which is
-  /// get_submodule("encoder").
+  /// The stack of encoder layers; without layers, and returning its input, where there is a custom
+  /// encoder, which is get_submodule("encoder").
   TransformerEncoder encoder;
-  /// The stack of decoder layers; without layers where there is a custom decoder, which is
-  /// get_submodule("decoder").
+  /// The stack of decoder layers; without layers, and returning its input, where there is a custom
+  /// decoder, which is get_submodule("decoder").
   TransformerDecoder decoder;
 
  private:

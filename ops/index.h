@@ -123,4 +123,5 @@ Tensor embedding(const Tensor& indices, const Tensor& weight,
 ///
 ///   Tensor y = embedding(tokens, weight, {.max_norm = 1, .scale_grad_by_freq = true});
 Tensor embedding(const Tensor& indices, const Tensor& weight, const EmbeddingOptions& options);
+
 }  // namespace ferrite
