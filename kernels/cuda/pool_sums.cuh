@@ -45,7 +45,7 @@ struct ChannelSums {
   /// The work of a block whose index is below blocks().
   __device__ void run() const {
     using S = Compute<T>;
-    constexpr int kUnroll = sizeof(T) == 8 ? 1 : 4;
+    [[maybe_unused]] constexpr int kUnroll = sizeof(T) == 8 ? 1 : 4;  // g++ ignores the pragma
     const std::uint32_t channel = blockIdx.x % channels, piece = blockIdx.x / channels;
     const std::uint32_t begin = piece * per_piece, end = min(begin + per_piece, results);
     S sum = 0;
