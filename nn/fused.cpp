@@ -1,10 +1,13 @@
 #include "ferrite/nn/fused.h"
 
+#include <algorithm>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "ferrite/nn/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/linear_chain.h"
 #include "ferrite/ops/matmul.h"
 
 namespace ferrite::nn {
@@ -18,6 +21,18 @@ Tensor linear_gelu(Linear& linear, const Tensor& x, GeluApproximation approximat
   if (linear.has_hooks()) return gelu(linear(x), approximation);
   return linear.in_call(
       [&] { return ferrite::linear_gelu(x, linear.weight, linear.bias, approximation); });
+}
+
+Tensor linear_relu_chain(std::span<Linear* const> layers, const Tensor& x) {
+  const bool has_hooks = std::ranges::any_of(layers, [](Linear* l) { return l->has_hooks(); });
+  if (!has_hooks && x.device().is_cuda()) {
+    std::vector<ops::LinearLayer> chain;
+    for (const Linear* layer : layers) chain.push_back({layer->weight, layer->bias});
+    if (auto out = ops::linear_chain(x, chain)) return *std::move(out);
+  }
+  Tensor out = x;
+  for (Linear* layer : layers.first(layers.size() - 1)) out = linear_relu(*layer, out);
+  return (*layers.back())(out);
 }
 
 Tensor conv_relu(Conv2d& conv, const Tensor& x) {

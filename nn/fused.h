@@ -20,6 +20,10 @@ Tensor linear_relu(Linear& linear, const Tensor& x);
 Tensor linear_gelu(Linear& linear, const Tensor& x,
                    GeluApproximation approximation = GeluApproximation::none);
 
+/// relu(linear(x)) for each of these layers but the last, and linear(x) for the last, as one call,
+/// which fuses what the device can. Where they are one op, it has the path of the calling module.
+Tensor linear_relu_chain(std::span<Linear* const> layers, const Tensor& x);
+
 /// relu(conv(x)) as one call, which fuses what the device can.
 Tensor conv_relu(Conv2d& conv, const Tensor& x);
 /// Max pooling of relu(conv(x)) as one call, which fuses what the device can.

@@ -5,7 +5,6 @@
 #include "ferrite/nn/fused.h"
 #include "ferrite/nn/init.h"
 #include "ferrite/ops/activation.h"
-#include "ferrite/ops/linear_chain.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/pool.h"
 
@@ -37,10 +36,7 @@ Tensor LeNet5::activate(const Tensor& x) const {
   return x;
 }
 
-Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const {
-  if (options_.activation == LeNet5Options::Activation::relu) return linear_relu(layer, x);
-  return activate(layer(x));
-}
+Tensor LeNet5::hidden(Linear& layer, const Tensor& x) const { return activate(layer(x)); }
 
 Tensor LeNet5::hidden(Conv2d& layer, const Tensor& x) const {
   if (options_.activation == LeNet5Options::Activation::relu) return conv_relu(layer, x);
@@ -57,13 +53,8 @@ Tensor LeNet5::pooled(Conv2d& layer, const Tensor& x) const {
 
 Tensor LeNet5::forward(const Tensor& input) {
   const Tensor x = pooled(conv2, pooled(conv1, input)).flatten(1);
-  if (options_.activation == LeNet5Options::Activation::relu && !fc1.has_hooks() &&
-      !fc2.has_hooks() && !fc3.has_hooks()) {
-    const std::array layers{ops::LinearLayer{fc1.weight, fc1.bias},
-                            ops::LinearLayer{fc2.weight, fc2.bias},
-                            ops::LinearLayer{fc3.weight, fc3.bias}};
-    if (const auto logits = ops::linear_chain(x, layers)) return *logits;
-  }
+  if (options_.activation == LeNet5Options::Activation::relu)
+    return linear_relu_chain(std::array{&fc1, &fc2, &fc3}, x);
   return fc3(hidden(fc2, hidden(fc1, x)));
 }
 
