@@ -63,6 +63,7 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/classic.h"
+#include "ferrite/nn/models/gpt.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/mobile.h"
 #include "ferrite/nn/models/registry.h"

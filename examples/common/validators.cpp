@@ -25,9 +25,11 @@ Check number_that(const std::string& what, Good good) {
 
 }  // namespace
 
-Check above_zero() {
-  return number_that<double>("a number above 0",
-                             [](double v) { return v > 0 && std::isfinite(v); });
+Check above_zero(double high) {
+  const bool bounded = high < std::numeric_limits<double>::max();
+  return number_that<double>(
+      bounded ? fmt::format("a number above 0 and at most {}", high) : "a number above 0",
+      [=](double v) { return v > 0 && v <= high; });
 }
 
 Check between(double low, double high) {

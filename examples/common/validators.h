@@ -17,8 +17,8 @@ struct Check {
 
 inline Check one_of(std::vector<std::string> names) { return {std::move(names), nullptr}; }
 
-/// A number above 0.
-Check above_zero();
+/// A number above 0, and at most `high`.
+Check above_zero(double high = std::numeric_limits<double>::max());
 /// A number in [low, high).
 Check between(double low, double high);
 Check at_least(double low);

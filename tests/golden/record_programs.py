@@ -34,7 +34,21 @@ def set_weights(net, dtype, seed, first=0):
     return net.to(dtype)
 
 
-# ---- language_model_test.cpp
+# ---- language_model_test.cpp and gpt_test.cpp
+
+
+def pieces_of_text(ids, step):
+    """Four pieces of 24 tokens, and the tokens after each."""
+    starts = [(step * 4 + i) * 53 % (len(ids) - 24) for i in range(4)]
+    return (torch.stack([ids[s + after:s + after + 24] for s in starts]) for after in (0, 1))
+
+
+def ids_of_text(file):
+    """The characters of the text in a test, as indices among the different ones, of which there
+    are so many."""
+    text = re.search(r'R"\((.*?)\)"', (PROGRAMS / file).read_text(), re.DOTALL).group(1)
+    letters = sorted(set(text))
+    return torch.tensor([letters.index(c) for c in text]), len(letters)
 
 
 class LanguageModel(nn.Module):
@@ -62,11 +76,8 @@ class LanguageModel(nn.Module):
 
 
 def language_model(dtype, seed):
-    source = (PROGRAMS / "language_model_test.cpp").read_text()
-    text = re.search(r'R"\((.*?)\)"', source, re.DOTALL).group(1)
-    letters = sorted(set(text))
-    ids = torch.tensor([letters.index(c) for c in text])
-    model = set_weights(LanguageModel(len(letters), 32, 4), dtype, seed)
+    ids, vocabulary = ids_of_text("language_model_test.cpp")
+    model = set_weights(LanguageModel(vocabulary, 32, 4), dtype, seed)
     decay = [p for p in model.parameters() if p.dim() > 1]
     no_decay = [p for p in model.parameters() if p.dim() == 1]
     optimizer = torch.optim.AdamW([dict(params=decay, weight_decay=0.1),
@@ -74,9 +85,7 @@ def language_model(dtype, seed):
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=5)
     losses = []
     for step in range(20):
-        starts = [(step * 4 + i) * 53 % (len(ids) - 24) for i in range(4)]
-        x = torch.stack([ids[s:s + 24] for s in starts])
-        y = torch.stack([ids[s + 1:s + 25] for s in starts])
+        x, y = pieces_of_text(ids, step)
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -84,6 +93,46 @@ def language_model(dtype, seed):
         assert norm > 0.5, "the clipping has to count"
         optimizer.step()
         warmup.step()
+        losses.append(loss.item())
+    return losses
+
+
+# ---- gpt_test.cpp
+
+
+class Gpt(nn.Module):
+    """As nn::GPT of nn/models/gpt.h."""
+
+    def __init__(self, vocabulary, context, layers, heads, width):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, dropout=0, activation=lambda x: F.gelu(x, approximate="tanh"),
+            batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width),
+                                            enable_nested_tensor=False)
+        self.output = nn.Linear(width, vocabulary, bias=False)
+        self.output.weight = self.tokens.weight
+
+    def forward(self, ids):
+        length = ids.shape[1]
+        x = self.tokens(ids) + self.positions(torch.arange(length))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, dtype=x.dtype)
+        return self.output(self.blocks(x, mask, is_causal=True))
+
+
+def gpt(dtype, seed):
+    ids, vocabulary = ids_of_text("gpt_test.cpp")
+    model = set_weights(Gpt(vocabulary, 24, 2, 2, 16), dtype, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
+    losses = []
+    for step in range(50):
+        x, y = pieces_of_text(ids, step)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1)
+        optimizer.step()
         losses.append(loss.item())
     return losses
 
@@ -307,7 +356,7 @@ def all_runs():
 if __name__ == "__main__":
     with Recorder("programs") as r:
         torch.set_num_threads(1)
-        programs = dict(language_model=language_model, unet=unet, gan=gan, triplet=triplet,
+        programs = dict(language_model=language_model, gpt=gpt, unet=unet, gan=gan, triplet=triplet,
                         whole_batch=train_rank, ddp=ddp())
         for name, program in programs.items():
             losses, *single = (torch.tensor(program(*run), dtype=torch.float64)
