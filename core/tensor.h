@@ -518,6 +518,9 @@ class Tensor : public TensorMethods {
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value) const;
   /// With a single mask it does not wait for the device.
   const Tensor& index_put_(std::span<const TensorIndex> indices, Scalar value) const;
+  /// A copy with `values` at indices, as index_put_() writes them.
+  Tensor index_put(std::initializer_list<TensorIndex> indices, const Tensor& values,
+                   bool accumulate = false) const;
   /// The elements at `index` along `dim`, in the shape of the index: for dim 1,
   /// out[i][j] = x[i][index[i][j]]; see ferrite::gather().
   Tensor gather(int dim, const Tensor& index) const;

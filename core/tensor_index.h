@@ -79,5 +79,9 @@ inline const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indic
                                         Scalar value) const {
   return index_put_(std::span(indices.begin(), indices.size()), value);
 }
+inline Tensor Tensor::index_put(std::initializer_list<TensorIndex> indices, const Tensor& values,
+                                bool accumulate) const {
+  return clone().index_put_(indices, values, accumulate);
+}
 
 }  // namespace ferrite

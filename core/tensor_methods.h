@@ -373,6 +373,121 @@ class TensorMethods {
   Tensor repeat(Repeats... repeats) const;
   Tensor tile(const Shape& repeats) const;
 
+  // ---- ops/compare.h, ops/samples.h, ops/activation.h, ops/creation.h: further functions
+  Tensor fmax(const Tensor& other) const;
+  Tensor fmin(const Tensor& other) const;
+  Tensor float_power(const Tensor& exponent) const;
+  Tensor float_power(Scalar exponent) const;
+  Tensor ldexp(const Tensor& exponent) const;
+  Tensor isposinf() const;
+  Tensor isneginf() const;
+  Tensor isreal() const;
+  Tensor vdot(const Tensor& other) const;
+  Tensor dist(const Tensor& other, double p = 2) const;
+  Tensor cov(int correction = 1) const;
+  Tensor corrcoef() const;
+  Tensor renorm(double p, int dim, double maxnorm) const;
+  Tensor msort() const;
+  Tensor bernoulli() const;
+  Tensor prelu(const Tensor& weight) const;
+  Tensor hardshrink(double lambda = 0.5) const;
+  // ---- ops/arrange.h, ops/place.h
+  /// The conjugate of mT().
+  Tensor adjoint() const;
+  Tensor fliplr() const;
+  Tensor flipud() const;
+  Tensor diagflat(std::int64_t offset = 0) const;
+  std::vector<Tensor> hsplit(std::int64_t sections) const;
+  std::vector<Tensor> hsplit(const std::vector<std::int64_t>& indices) const;
+  std::vector<Tensor> vsplit(std::int64_t sections) const;
+  std::vector<Tensor> vsplit(const std::vector<std::int64_t>& indices) const;
+  std::vector<Tensor> dsplit(std::int64_t sections) const;
+  std::vector<Tensor> dsplit(const std::vector<std::int64_t>& indices) const;
+  Tensor select_scatter(const Tensor& source, int dim, std::int64_t index) const;
+  Tensor slice_scatter(const Tensor& source, int dim = 0, std::int64_t start = 0,
+                       std::int64_t end = INT64_MAX, std::int64_t step = 1) const;
+  Tensor diagonal_scatter(const Tensor& source, std::int64_t offset = 0, int dim1 = 0,
+                          int dim2 = 1) const;
+  Tensor argwhere() const;
+  // ---- In place, as the function without _ does it
+  const Tensor& clamp_min_(Scalar min) const;
+  const Tensor& clamp_max_(Scalar max) const;
+  const Tensor& tril_(std::int64_t diagonal = 0) const;
+  const Tensor& triu_(std::int64_t diagonal = 0) const;
+  const Tensor& floor_divide_(const Tensor& other) const;
+  const Tensor& floor_divide_(Scalar other) const;
+  const Tensor& remainder_(const Tensor& other) const;
+  const Tensor& remainder_(Scalar other) const;
+  const Tensor& fmod_(const Tensor& other) const;
+  const Tensor& fmod_(Scalar other) const;
+  /// Writes the value to the main diagonal, of min(rows, columns) elements. ShapeError unless there
+  /// are 2 dimensions, or more of one size.
+  const Tensor& fill_diagonal_(Scalar value) const;
+  /// Exponentially distributed values, of the density lambd * exp(-lambd * x). Errors as of
+  /// uniform_(), and ValueError unless lambd > 0.
+  const Tensor& exponential_(double lambd = 1) const;
+  /// Values whose logarithm is normally distributed. Errors as of normal_().
+  const Tensor& log_normal_(double mean = 1, double std = 2) const;
+  /// Values of a Cauchy distribution. Errors as of uniform_(), and ValueError unless sigma > 0.
+  const Tensor& cauchy_(double median = 0, double sigma = 1) const;
+  /// The number of trials until the first success, each of probability p. Errors as of uniform_(),
+  /// and ValueError unless 0 < p < 1.
+  const Tensor& geometric_(double p) const;
+  /// Integers in [low, high). ValueError unless the dtype holds them and there is one.
+  const Tensor& random_(std::int64_t low, std::int64_t high) const;
+
+  // ---- ops/aliases.h
+  Tensor absolute() const;
+  const Tensor& absolute_() const;
+  Tensor negative() const;
+  const Tensor& negative_() const;
+  Tensor arccos() const;
+  const Tensor& arccos_() const;
+  Tensor arcsin() const;
+  const Tensor& arcsin_() const;
+  Tensor arctan() const;
+  const Tensor& arctan_() const;
+  Tensor arccosh() const;
+  const Tensor& arccosh_() const;
+  Tensor arcsinh() const;
+  const Tensor& arcsinh_() const;
+  Tensor arctanh() const;
+  const Tensor& arctanh_() const;
+  Tensor fix() const;
+  const Tensor& fix_() const;
+  Tensor subtract(const Tensor& other, Scalar alpha = 1) const;
+  Tensor subtract(Scalar other) const;
+  const Tensor& subtract_(const Tensor& other, Scalar alpha = 1) const;
+  const Tensor& subtract_(Scalar other) const;
+  Tensor multiply(const Tensor& other) const;
+  Tensor multiply(Scalar other) const;
+  const Tensor& multiply_(const Tensor& other) const;
+  const Tensor& multiply_(Scalar other) const;
+  Tensor divide(const Tensor& other) const;
+  Tensor divide(Scalar other) const;
+  const Tensor& divide_(const Tensor& other) const;
+  const Tensor& divide_(Scalar other) const;
+  Tensor true_divide(const Tensor& other) const;
+  Tensor true_divide(Scalar other) const;
+  const Tensor& true_divide_(const Tensor& other) const;
+  const Tensor& true_divide_(Scalar other) const;
+  Tensor greater(const Tensor& other) const;
+  Tensor greater(Scalar other) const;
+  Tensor greater_equal(const Tensor& other) const;
+  Tensor greater_equal(Scalar other) const;
+  Tensor less(const Tensor& other) const;
+  Tensor less(Scalar other) const;
+  Tensor less_equal(const Tensor& other) const;
+  Tensor less_equal(Scalar other) const;
+  Tensor not_equal(const Tensor& other) const;
+  Tensor not_equal(Scalar other) const;
+  Tensor arctan2(const Tensor& other) const;
+  Tensor clip(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  const Tensor& clip_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor ger(const Tensor& other) const;
+  Tensor moveaxis(const Shape& source, const Shape& destination) const;
+  Tensor moveaxis(int source, int destination) const;
+
  private:
   friend class Tensor;
   TensorMethods() = default;  // of Tensor alone

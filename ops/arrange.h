@@ -2,6 +2,7 @@
 // order.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -42,6 +43,22 @@ std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim
 ///   tensor_split(arange(7), {2, 5});  // 0, 1; 2, 3, 4; 5, 6
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<std::int64_t>& indices,
                                  int dim = 0);
+/// As tensor_split() along the second dimension, or the only one of vectors. ShapeError unless
+/// there is one, ValueError unless `sections` divides its size.
+std::vector<Tensor> hsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> hsplit(const Tensor& x, const std::vector<std::int64_t>& indices);
+/// The same along the first dimension of two or more.
+std::vector<Tensor> vsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> vsplit(const Tensor& x, const std::vector<std::int64_t>& indices);
+/// The same along the third dimension.
+std::vector<Tensor> dsplit(const Tensor& x, std::int64_t sections);
+std::vector<Tensor> dsplit(const Tensor& x, const std::vector<std::int64_t>& indices);
+/// A copy with the elements in reverse order along the second dimension, of two or more
+/// (ShapeError).
+Tensor fliplr(const Tensor& x);
+/// A copy with the elements in reverse order along the first dimension, of one or more
+/// (ShapeError).
+Tensor flipud(const Tensor& x);
 /// A copy, turned k times by 90 degrees from the first of two dimensions to the second, back for a
 /// negative k. ValueError unless `dims` are two different dimensions.
 ///
@@ -68,6 +85,13 @@ inline Tensor vstack(std::initializer_list<Tensor> tensors) {
 Tensor dstack(std::span<const Tensor> tensors);
 inline Tensor dstack(std::initializer_list<Tensor> tensors) {
   return dstack(std::span(tensors.begin(), tensors.size()));
+}
+/// cat() along the second dimension, for which numbers and vectors are columns [n, 1].
+///
+///   column_stack({tensor({1, 2}), tensor({3, 4})});  // [[1, 3], [2, 4]]
+Tensor column_stack(std::span<const Tensor> tensors);
+inline Tensor column_stack(std::initializer_list<Tensor> tensors) {
+  return column_stack(std::span(tensors.begin(), tensors.size()));
 }
 /// A matrix with the tensors along its diagonal and 0 elsewhere: [sum of rows, sum of columns], of
 /// the promoted dtype. A vector is one row. ShapeError for more than 2 dimensions.
@@ -124,6 +148,20 @@ Tensor diag(const Tensor& x, std::int64_t diagonal = 0);
 /// m], where m is n + |offset|. Rows and columns are dimensions dim1 and dim2 of the result.
 /// ShapeError for no dimension, ValueError if dim1 is dim2, IndexError for dimensions out of range.
 Tensor diag_embed(const Tensor& x, std::int64_t offset = 0, int dim1 = -2, int dim2 = -1);
+
+/// A square matrix with all elements of x, in row-major order, on the given diagonal.
+Tensor diagflat(const Tensor& x, std::int64_t offset = 0);
+
+// ---- Copies of which a part comes from another tensor. ShapeError unless `source` has the shape
+// of the part; its dtype is converted. Both get gradients.
+/// x.clone() with `source` in the place of select(dim, index).
+Tensor select_scatter(const Tensor& x, const Tensor& source, int dim, std::int64_t index);
+/// x.clone() with `source` in the place of slice(dim, start, end, step).
+Tensor slice_scatter(const Tensor& x, const Tensor& source, int dim = 0, std::int64_t start = 0,
+                     std::int64_t end = INT64_MAX, std::int64_t step = 1);
+/// x.clone() with `source` in the place of diagonal(offset, dim1, dim2).
+Tensor diagonal_scatter(const Tensor& x, const Tensor& source, std::int64_t offset = 0,
+                        int dim1 = 0, int dim2 = 1);
 
 // ---- Repeats
 /// A copy with each index of a dimension `repeats` times in a row; without `dim` of the elements in

@@ -15,6 +15,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/complex.h"
+#include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
@@ -403,6 +404,86 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
                                return ops::clamp_gradient(grad, out.get(), min, max);
                              });
   return *this;
+}
+
+// ---- Made of others
+
+namespace {
+
+/// a where it is chosen or b is NaN, else b: which gets the gradient, too.
+template <class Chosen>
+Tensor of_numbers(const char* op, const Tensor& a, const Tensor& b, Chosen chosen) {
+  return ops::composite(
+      op, [&] { return where(no_grad([&] { return logical_or(chosen(a, b), isnan(b)); }), a, b); },
+      a, b);
+}
+
+Tensor is_value(const char* op, const Tensor& x, double value) {
+  return ops::composite(
+      op,
+      [&] {
+        if (x.is_complex()) detail::fail_type(op, x.dtype());
+        return eq(x, value);
+      },
+      x);
+}
+
+}  // namespace
+
+Tensor fmax(const Tensor& a, const Tensor& b) {
+  return of_numbers("fmax", a, b, [](const Tensor& x, const Tensor& y) { return ge(x, y); });
+}
+Tensor fmin(const Tensor& a, const Tensor& b) {
+  return of_numbers("fmin", a, b, [](const Tensor& x, const Tensor& y) { return le(x, y); });
+}
+
+Tensor isposinf(const Tensor& x) {
+  return is_value("isposinf", x, std::numeric_limits<double>::infinity());
+}
+Tensor isneginf(const Tensor& x) {
+  return is_value("isneginf", x, -std::numeric_limits<double>::infinity());
+}
+Tensor isreal(const Tensor& x) {
+  return ops::composite(
+      "isreal",
+      [&] {
+        if (x.is_complex()) return eq(imag(x), 0);
+        return ones(x.shape(), {.dtype = kBool, .device = x.device()});
+      },
+      x);
+}
+
+Tensor float_power(const Tensor& x, const Tensor& exponent) {
+  return ops::composite(
+      "float_power",
+      [&] {
+        const DType wide = x.is_complex() || exponent.is_complex() ? kComplex128 : kFloat64;
+        return pow(x.to(wide), exponent.to(wide));
+      },
+      x, exponent);
+}
+Tensor float_power(const Tensor& x, Scalar exponent) {
+  return ops::composite(
+      "float_power",
+      [&] {
+        const bool complex = x.is_complex() || exponent.is_complex();
+        return pow(x.to(complex ? kComplex128 : kFloat64), exponent);
+      },
+      x);
+}
+Tensor float_power(Scalar base, const Tensor& exponent) {
+  return ops::composite(
+      "float_power",
+      [&] {
+        const bool complex = exponent.is_complex() || base.is_complex();
+        return pow(base, exponent.to(complex ? kComplex128 : kFloat64));
+      },
+      exponent);
+}
+
+Tensor ldexp(const Tensor& x, const Tensor& exponent) {
+  return ops::composite(
+      "ldexp", [&] { return x * pow(2.0, exponent); }, x, exponent);
 }
 
 }  // namespace ferrite

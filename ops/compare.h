@@ -100,6 +100,13 @@ inline const Tensor& operator|=(const Tensor& a, const Tensor& b) { return a.cop
 /// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 inline const Tensor& operator^=(const Tensor& a, const Tensor& b) { return a.copy_(a ^ b); }
 
+/// Whether each element is infinity: bool. DTypeError for complex numbers.
+Tensor isposinf(const Tensor& x);
+/// Whether each element is negative infinity: bool. DTypeError for complex numbers.
+Tensor isneginf(const Tensor& x);
+/// Whether the imaginary part of each element is 0: bool.
+Tensor isreal(const Tensor& x);
+
 /// |a - b| <= atol + rtol * |b|, elementwise: a bool tensor of the broadcast shape. Equal
 /// infinities are close, and NaNs if `equal_nan`. DTypeError if the dtypes differ, ValueError for a
 /// negative tolerance.
@@ -123,6 +130,12 @@ Tensor minimum(const Tensor& a, const Tensor& b);
 inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 /// minimum(a, b).
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+/// The larger of each pair of elements, of a NaN and a number the number; shapes broadcast and
+/// dtypes are promoted. If the two are equal, `a` gets the gradient. DTypeError for complex
+/// numbers.
+Tensor fmax(const Tensor& a, const Tensor& b);
+/// The smaller of each pair of elements; otherwise as fmax().
+Tensor fmin(const Tensor& a, const Tensor& b);
 /// a where `condition` is true, else b; all three broadcast, and the dtypes of a and b are
 /// promoted. DTypeError for a condition that is not bool or uint8.
 ///
@@ -156,6 +169,12 @@ Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 /// A number to the power of each element.
 Tensor pow(Scalar base, const Tensor& exponent);
+/// pow() in float64, or complex128 if one operand is complex.
+Tensor float_power(const Tensor& x, const Tensor& exponent);
+Tensor float_power(const Tensor& x, Scalar exponent);
+Tensor float_power(Scalar base, const Tensor& exponent);
+/// x * 2 to the power of the exponent; integers become the default dtype.
+Tensor ldexp(const Tensor& x, const Tensor& exponent);
 const Tensor& pow_(const Tensor& self, Scalar exponent);
 const Tensor& pow_(const Tensor& self, const Tensor& exponent);
 // Integers divided by 0 give 0; bool is a DTypeError.

@@ -7,6 +7,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/arange.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/transfer.h"
 
@@ -122,6 +123,17 @@ Tensor linspace(double start, double end, std::int64_t steps, const TensorOption
   return made({steps}, options, [&](const Stream& stream, const Tensor& out) {
     kernels::linspace(stream, out, start, end);
   });
+}
+
+Tensor logspace(double start, double end, std::int64_t steps, double base,
+                const TensorOptions& options) {
+  const profiler::OpRange range("logspace");
+  FERRITE_CHECK(steps >= 0, ValueError, "logspace", "expected 0 steps or more, got {}", steps);
+  Tensor out = no_grad([&] {
+    const TensorOptions wide{.dtype = kFloat64, .device = options.device};
+    return pow(base, linspace(start, end, steps, wide)).to(options.dtype);
+  });
+  return detail::with_grad(std::move(out), options);
 }
 
 Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {

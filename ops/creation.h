@@ -62,6 +62,12 @@ Tensor arange(Scalar start, Scalar end, const TensorOptions& options);
 ///
 ///   linspace(0, 1, 5);  // 0, 0.25, 0.5, 0.75, 1
 Tensor linspace(double start, double end, std::int64_t steps, const TensorOptions& options = {});
+/// `base` to the power of each number of linspace(start, end, steps), computed in float64 and
+/// rounded once. ValueError for negative steps.
+///
+///   logspace(0, 2, 3);  // 1, 10, 100
+Tensor logspace(double start, double end, std::int64_t steps, double base = 10,
+                const TensorOptions& options = {});
 /// [n, m], by default [n, n], with ones on the diagonal and 0 elsewhere. ValueError for negative
 /// sizes.
 Tensor eye(std::int64_t n, const TensorOptions& options = {});
@@ -263,6 +269,10 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const O& option) {
 template <Option O>
 Tensor linspace(double start, double end, std::int64_t steps, const O& option) {
   return linspace(start, end, steps, options_of(option));
+}
+template <Option O>
+Tensor logspace(double start, double end, std::int64_t steps, double base, const O& option) {
+  return logspace(start, end, steps, base, options_of(option));
 }
 template <Option O>
 Tensor eye(std::int64_t n, const O& option) {

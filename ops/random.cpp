@@ -1,6 +1,7 @@
 // The random part of ops/creation.h.
 #include "ferrite/kernels/random.h"
 
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -8,9 +9,13 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/renamed.h"
+#include "ferrite/ops/unary.h"
 
 namespace ferrite {
 
@@ -219,6 +224,57 @@ const Tensor& bernoulli_(const Tensor& self, double p, Generator* generator) {
   const PhiloxState state = take(generator, self.device(), self.numel(), kFloat32);
   return draw_inplace(self, "bernoulli_", [&](const Stream& stream, const Tensor& t) {
     kernels::bernoulli(stream, t, state, p);
+  });
+}
+
+namespace {
+
+/// Numbers of a distribution: f of numbers that are uniform in [0, 1).
+template <class F>
+const Tensor& distribute(const Tensor& self, const char* op, F&& f) {
+  const profiler::OpRange range(op, self);
+  FERRITE_CHECK(self.defined(), ValueError, op, "the tensor is undefined");
+  require_floating(self.dtype(), op);
+  return draw_inplace(self, op, [&](const Stream&, const Tensor& t) {
+    const DType wide = t.dtype() == kFloat64 ? kFloat64 : kFloat32;
+    const Tensor u = empty(t.shape(), {.dtype = wide, .device = t.device()});
+    draw_uniform(u, 0, 1, nullptr);
+    no_grad([&] { t.copy_(f(u)); });
+  });
+}
+
+}  // namespace
+
+const Tensor& TensorMethods::exponential_(double lambd) const {
+  FERRITE_CHECK(lambd > 0, ValueError, "exponential_", "expected a lambd above 0, got {}", lambd);
+  return distribute(self(), "exponential_", [&](const Tensor& u) { return (-u).log1p() / -lambd; });
+}
+const Tensor& TensorMethods::log_normal_(double mean, double std) const {
+  check_normal(std, "log_normal_");
+  return distribute(self(), "log_normal_", [&](const Tensor& u) {
+    draw_normal(u, mean, std, nullptr);
+    return u.exp();
+  });
+}
+const Tensor& TensorMethods::cauchy_(double median, double sigma) const {
+  FERRITE_CHECK(sigma > 0, ValueError, "cauchy_", "expected a sigma above 0, got {}", sigma);
+  return distribute(self(), "cauchy_", [&](const Tensor& u) {
+    return ((u - 0.5) * std::numbers::pi).tan() * sigma + median;
+  });
+}
+const Tensor& TensorMethods::geometric_(double p) const {
+  FERRITE_CHECK(p > 0 && p < 1, ValueError, "geometric_", "expected 0 < p < 1, got {}", p);
+  return distribute(self(), "geometric_", [&](const Tensor& u) {
+    return ((-u).log1p() / std::log1p(-p)).ceil().clamp_min(1);
+  });
+}
+const Tensor& TensorMethods::random_(std::int64_t low, std::int64_t high) const {
+  const Tensor& x = self();
+  FERRITE_CHECK(x.defined(), ValueError, "random_", "the tensor is undefined");
+  return draw_inplace(x, "random_", [&](const Stream&, const Tensor& t) {
+    ops::renamed("random_", [&] {
+      t.copy_(randint(low, high, t.shape(), {.dtype = t.dtype(), .device = t.device()}));
+    });
   });
 }
 

@@ -16,7 +16,7 @@ UNARY = {name: getattr(torch, name) for name in [
     "isinf", "isfinite", "logical_not", "relu", "sqrt", "exp", "exp2", "expm1", "log", "log1p",
     "log2", "rsqrt", "sin", "cos", "tan", "erf", "sigmoid", "tanh", "asin", "acos", "atan", "sinh",
     "cosh", "asinh", "acosh", "atanh", "log10", "erfc", "sinc", "deg2rad", "rad2deg", "frac",
-    "positive", "sgn", "signbit"]}
+    "positive", "sgn", "signbit", "isposinf", "isneginf", "isreal"]}
 UNARY |= {name: getattr(F, name) for name in [
     "silu", "relu6", "logsigmoid", "selu", "hardsigmoid", "hardswish", "mish", "tanhshrink",
     "softsign"]}
@@ -27,15 +27,17 @@ INPLACE = ["neg_", "abs_", "square_", "floor_", "ceil_", "round_", "trunc_", "ex
            "frac_", "sgn_"]
 BINARY = ["mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
           "logical_and", "logical_or", "logical_xor", "atan2", "floor_divide", "remainder", "fmod",
-          "hypot", "copysign", "logaddexp", "logaddexp2", "xlogy"]
+          "hypot", "copysign", "logaddexp", "logaddexp2", "xlogy", "fmax", "fmin", "float_power",
+          "ldexp"]
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
-BINARY_INPLACE = ["mul_", "div_", "pow_"]
+BINARY_INPLACE = ["mul_", "div_", "pow_", "floor_divide_", "remainder_", "fmod_"]
 SCALAR = ["add", "sub", "mul", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "floor_divide",
           "remainder", "fmod", "copysign", "xlogy"]
 EXACT = {"neg", "abs", "sign", "floor", "ceil", "round", "trunc", "relu", "maximum", "minimum",
          "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "isnan",
          "isinf", "isfinite", "logical_not", "where", "to", "copy", "fill", "clamp", "hardtanh",
-         "positive", "sgn", "signbit", "frac", "copysign"}
+         "positive", "sgn", "signbit", "frac", "copysign", "isposinf", "isneginf", "isreal", "fmax",
+         "fmin"}
 WHOLE = INTEGERS + ["bool"]
 
 

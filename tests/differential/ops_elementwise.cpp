@@ -41,7 +41,8 @@ void add_unary(Table& t) {
   add("frac", frac), add("positive", positive), add("sgn", sgn), add("signbit", signbit);
   add("bitwise_not", bitwise_not), add("logsigmoid", logsigmoid), add("selu", selu);
   add("hardsigmoid", hardsigmoid), add("hardswish", hardswish), add("mish", mish);
-  add("tanhshrink", tanhshrink), add("softsign", softsign);
+  add("tanhshrink", tanhshrink), add("softsign", softsign), add("isposinf", isposinf);
+  add("isneginf", isneginf), add("isreal", isreal);
   add_("asin_", asin_), add_("acos_", acos_), add_("atan_", atan_), add_("sinh_", sinh_);
   add_("cosh_", cosh_), add_("asinh_", asinh_), add_("acosh_", acosh_), add_("atanh_", atanh_);
   add_("log10_", log10_), add_("erfc_", erfc_), add_("sinc_", sinc_), add_("deg2rad_", deg2rad_);
@@ -122,7 +123,8 @@ void add_binary(Table& t) {
   add("remainder", remainder), add("fmod", fmod), add("hypot", hypot), add("copysign", copysign);
   add("logaddexp", logaddexp), add("logaddexp2", logaddexp2), add("xlogy", xlogy);
   add("heaviside", heaviside), add("bitwise_and", bitwise_and), add("bitwise_or", bitwise_or);
-  add("bitwise_xor", bitwise_xor);
+  add("bitwise_xor", bitwise_xor), add("fmax", fmax), add("fmin", fmin);
+  add("float_power", float_power), add("ldexp", ldexp);
   add_scalar("add", ferrite::add), add_scalar("sub", sub), add_scalar("mul", mul);
   add_scalar("div", div), add_scalar("pow", pow), add_scalar("eq", eq), add_scalar("ne", ne);
   add_scalar("lt", lt), add_scalar("le", le), add_scalar("gt", gt), add_scalar("ge", ge);
@@ -145,6 +147,9 @@ void add_binary(Table& t) {
   t["sub_"] = [](In in, Args a) { return Tensors{in[0].sub_(in[1], to_scalar(a["alpha"]))}; };
   t["mul_"] = [](In in, Args) { return Tensors{in[0].mul_(in[1])}; };
   t["div_"] = [](In in, Args) { return Tensors{in[0].div_(in[1])}; };
+  t["floor_divide_"] = [](In in, Args) { return Tensors{in[0].floor_divide_(in[1])}; };
+  t["remainder_"] = [](In in, Args) { return Tensors{in[0].remainder_(in[1])}; };
+  t["fmod_"] = [](In in, Args) { return Tensors{in[0].fmod_(in[1])}; };
   t["pow_"] = [](In in, Args) { return Tensors{pow_(in[0], in[1])}; };
   t["copy_"] = [](In in, Args) { return Tensors{in[0].copy_(in[1])}; };
   t["add_scalar_"] = [](In in, Args a) { return Tensors{in[0].add_(to_scalar(a["other"]))}; };

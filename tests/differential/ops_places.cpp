@@ -3,6 +3,7 @@
 #include "ferrite/ops/place.h"
 #include "ferrite/ops/quantile.h"
 #include "ferrite/ops/softmax.h"
+#include "ferrite/ops/samples.h"
 #include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
@@ -79,6 +80,23 @@ void add_statistics(Table& t) {
   t["aminmax"] = [](In x, Args a) {
     return pair(aminmax(x[0], maybe<int>(a, "dim"), a["keepdim"]));
   };
+  t["cov"] = [](In x, Args a) {
+    return Tensors{cov(x[0], a["correction"], optional_input(x, 1), optional_input(x, 2))};
+  };
+  t["corrcoef"] = [](In x, Args) { return Tensors{corrcoef(x[0])}; };
+  t["dist"] = [](In x, Args a) { return Tensors{dist(x[0], x[1], a["p"])}; };
+  t["vdot"] = [](In x, Args) { return Tensors{vdot(x[0], x[1])}; };
+  t["msort"] = [](In x, Args) { return Tensors{msort(x[0])}; };
+  t["renorm"] = [](In x, Args a) { return Tensors{renorm(x[0], a["p"], a["dim"], a["maxnorm"])}; };
+  t["vander"] = [](In x, Args a) {
+    return Tensors{vander(x[0], maybe<std::int64_t>(a, "n"), a["increasing"])};
+  };
+  t["trapezoid"] = [](In x, Args a) {
+    if (x.size() == 2)
+      return Tensors{trapezoid(x[0], x[1], a["dim"]), cumulative_trapezoid(x[0], x[1], a["dim"])};
+    const double dx = a["dx"];
+    return Tensors{trapezoid(x[0], dx, a["dim"]), cumulative_trapezoid(x[0], dx, a["dim"])};
+  };
   t["trace"] = [](In x, Args) { return Tensors{trace(x[0])}; };
   t["diff"] = [](In x, Args a) {
     return Tensors{diff(x[0], a["n"], a["dim"], optional_input(x, 1), optional_input(x, 2))};
@@ -151,6 +169,27 @@ void add_arrangements(Table& t) {
   t["triangle_indices"] = [](In, Args a) {
     return Tensors{tril_indices(a["rows"], a["columns"], a["offset"]),
                    triu_indices(a["rows"], a["columns"], a["offset"])};
+  };
+  add("column_stack", column_stack);
+  t["hsplit"] = [](In x, Args a) { return hsplit(x[0], a["sections"].get<std::int64_t>()); };
+  t["vsplit"] = [](In x, Args a) { return vsplit(x[0], to_list(a["indices"])); };
+  t["dsplit"] = [](In x, Args a) { return dsplit(x[0], to_list(a["indices"])); };
+  t["fliplr"] = [](In x, Args) { return Tensors{fliplr(x[0])}; };
+  t["flipud"] = [](In x, Args) { return Tensors{flipud(x[0])}; };
+  t["diagflat"] = [](In x, Args a) { return Tensors{diagflat(x[0], a["offset"])}; };
+  t["select_scatter"] = [](In x, Args a) {
+    return Tensors{select_scatter(x[0], x[1], a["dim"], a["index"])};
+  };
+  t["slice_scatter"] = [](In x, Args a) {
+    return Tensors{slice_scatter(x[0], x[1], a["dim"], a["start"], a["end"], a["step"])};
+  };
+  t["diagonal_scatter"] = [](In x, Args a) {
+    return Tensors{diagonal_scatter(x[0], x[1], a["offset"], a["dim1"], a["dim2"])};
+  };
+  t["tril_"] = [](In x, Args a) { return Tensors{x[0].tril_(a["diagonal"])}; };
+  t["triu_"] = [](In x, Args a) { return Tensors{x[0].triu_(a["diagonal"])}; };
+  t["fill_diagonal_"] = [](In x, Args a) {
+    return Tensors{x[0].fill_diagonal_(to_scalar(a["value"]))};
   };
   t["diag"] = [](In x, Args a) { return Tensors{diag(x[0], a["diagonal"])}; };
   t["diag_embed"] = [](In x, Args a) {

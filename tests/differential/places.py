@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from elementwise import two
 from structured import (MANY, SUM, a_dim, along, as_dtype, dims, index_add_case, indices, joined_case,
                         over_dims, scatter_case, shape_of_input, split_case, unique_indices, whole)
 from tensors import (FLOATS, INTEGERS, NUMBERS, Input, broadcast_shape, make_input, shape_of, size_of,
@@ -280,6 +281,121 @@ def windows(a):
     return {name: a[name] for name in ["dilation", "padding", "stride"]}
 
 
+def cov_case(rng):
+    n = rng.randint(2, 6)
+    x = make_input(rng, shape_of(rng, 0, 1) + [n], rng.choice(FLOATS * 3 + INTEGERS))
+    args = {"correction": rng.choice([0, 1, 1, 2])}
+    if rng.random() < 0.6:
+        return [x], args
+    often = indices(rng, [n], 4)
+    often.base[0] = 1
+    if rng.random() < 0.5:
+        return [x, often], args
+    return [x, often, make_input(rng, [n], "float32", "unit", grad=False)], args
+
+
+def samples_case(rng):
+    ins, args = along(FLOATS)(rng)
+    shape = shape_of_input(ins[0])
+    if not shape or rng.random() < 0.5:
+        return ins, args | {"dx": rng.choice([1, 0.5, 2])}
+    places = [shape[args["dim"]]] if rng.random() < 0.5 else shape
+    return ins + [make_input(rng, places, str(ins[0].base.dtype)[6:])], args
+
+
+def trapezoid(x, a):
+    both = torch.trapezoid, torch.cumulative_trapezoid
+    if len(x) == 2:
+        return tuple(f(x[0], x[1], dim=a["dim"]) for f in both)
+    return tuple(f(x[0], dx=a["dx"], dim=a["dim"]) for f in both)
+
+
+def vectors(rng):
+    n, dtype = rng.randint(0, 9), rng.choice(FLOATS * 2 + INTEGERS)
+    return [make_input(rng, [n], dtype), make_input(rng, [n], dtype)], {}
+
+
+def part_case(kind):
+    """A tensor, and another of the shape of its part."""
+    def make(rng):
+        shape, dtype = [rng.randint(1, 5) for _ in range(rng.randint(2, 4))], rng.choice(MANY)
+        a, b = rng.sample(range(len(shape)), 2)
+        n = shape[a]
+        part = torch.empty(shape)
+        if kind == "select":
+            args = {"dim": a, "index": rng.randint(-n, n - 1)}
+            part = part.select(a, args["index"])
+        elif kind == "slice":
+            args = {"dim": a, "start": rng.randint(0, n), "end": rng.choice([n, n - 1, 9]),
+                    "step": rng.randint(1, 3)}
+            args["end"] = max(args["start"], args["end"])
+            part = torch.slice_copy(part, a, args["start"], args["end"], args["step"])
+        else:
+            args = {"offset": rng.randint(-n, n), "dim1": a, "dim2": b}
+            part = part.diagonal(args["offset"], a, b)
+        return [make_input(rng, shape, dtype), make_input(rng, list(part.shape), dtype)], args
+    return make
+
+
+def of_dims(least, **choices):
+    return lambda rng: ([make_input(rng, shape_of(rng, least, 4), rng.choice(MANY))],
+                        {name: rng.choice(values) for name, values in choices.items()})
+
+
+def hsplit_case(rng):
+    shape, sections = shape_of(rng, 1, 4), rng.randint(1, 3)
+    shape[min(1, len(shape) - 1)] *= sections
+    return [make_input(rng, shape, rng.choice(MANY))], {"sections": sections}
+
+
+def triangle_case(rng):
+    return [make_input(rng, shape_of(rng, 2, 4), rng.choice(MANY), expands=False)], {
+        "diagonal": rng.randint(-3, 3)}
+
+
+def fill_diagonal_case(rng):
+    shape = [rng.randint(0, 4), rng.randint(0, 4)] if rng.random() < 0.6 else [rng.randint(1, 3)] * 3
+    return [make_input(rng, shape, rng.choice(MANY), expands=False)], {"value": rng.choice([0, 1, -2])}
+
+
+def add_samples(t):
+    t["cov"] = (cov_case, lambda x, a: torch.cov(
+        x[0], correction=a["correction"], fweights=x[1] if len(x) > 1 else None,
+        aweights=x[2] if len(x) > 2 else None), SUM)
+    t["corrcoef"] = (lambda rng: (cov_case(rng)[0][:1], {}), lambda x, a: torch.corrcoef(x[0]), SUM)
+    t["dist"] = (lambda rng: (two(rng, dtypes=FLOATS, one_dtype=1), {"p": rng.choice([0.5, 1, 2, 3])}),
+                 lambda x, a: torch.dist(x[0], x[1], a["p"]), SUM)
+    t["vdot"] = (vectors, lambda x, a: torch.vdot(*x), SUM)
+    t["msort"] = (whole(), lambda x, a: torch.msort(x[0]), 0)
+    t["renorm"] = (of_dims(2, p=[1, 2, 3], dim=[0, 1, -1], maxnorm=[0, 0.5, 1, 10]),
+                   lambda x, a: torch.renorm(x[0], a["p"], a["dim"], a["maxnorm"]), SUM)
+    t["vander"] = (lambda rng: ([make_input(rng, [rng.randint(0, 5)], rng.choice(FLOATS + INTEGERS))],
+                                {"n": rng.choice([None, 0, 1, 4]), "increasing": rng.random() < 0.5}),
+                   lambda x, a: torch.vander(x[0], a["n"], a["increasing"]), SUM)
+    t["trapezoid"] = (samples_case, trapezoid, SUM)
+
+
+def add_parts(t):
+    t["column_stack"] = (joined_case(True), lambda x, a: torch.column_stack(x), 0)
+    t["hsplit"] = (hsplit_case, lambda x, a: torch.hsplit(x[0], a["sections"]), 0)
+    t["vsplit"] = (of_dims(2, indices=[[1], [0, 2], []]), lambda x, a: torch.vsplit(
+        x[0], a["indices"]), 0)
+    t["dsplit"] = (of_dims(3, indices=[[1], [-1], [2, 1]]), lambda x, a: torch.dsplit(
+        x[0], a["indices"]), 0)
+    t["fliplr"] = (of_dims(2), lambda x, a: torch.fliplr(x[0]), 0)
+    t["flipud"] = (of_dims(1), lambda x, a: torch.flipud(x[0]), 0)
+    t["diagflat"] = (of_dims(0, offset=[0, 1, -2]), lambda x, a: torch.diagflat(x[0], a["offset"]), 0)
+    t["select_scatter"] = (part_case("select"), lambda x, a: torch.select_scatter(
+        x[0], x[1], a["dim"], a["index"]), 0)
+    t["slice_scatter"] = (part_case("slice"), lambda x, a: torch.slice_scatter(
+        x[0], x[1], a["dim"], a["start"], a["end"], a["step"]), 0)
+    t["diagonal_scatter"] = (part_case("diagonal"), lambda x, a: torch.diagonal_scatter(
+        x[0], x[1], a["offset"], a["dim1"], a["dim2"]), 0)
+    for name in ["tril_", "triu_"]:
+        t[name] = (triangle_case, lambda x, a, name=name: getattr(x[0], name)(a["diagonal"]), 0)
+    t["fill_diagonal_"] = (fill_diagonal_case, lambda x, a: x[0].fill_diagonal_(a["value"]), 0)
+
+
 def add_statistics(t):
     kind = dict(dtype=[None, None, None, "float32", "float64", "int64"])
     unexpanded = along(inplace=True)  # of an expanded row PyTorch's nanmedian reads what is beside it
@@ -389,6 +505,8 @@ def table():
     """name: (make, reference, units in the last place)."""
     t = {}
     add_statistics(t)
+    add_samples(t)
+    add_parts(t)
     add_places(t)
     add_arrangements(t)
     return t

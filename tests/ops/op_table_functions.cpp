@@ -1,4 +1,5 @@
 // Functions made of others: blends, products, statistics, places, arrangements, samples.
+#include "ferrite/ops/aliases.h"
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
@@ -8,6 +9,7 @@
 #include "ferrite/ops/products.h"
 #include "ferrite/ops/quantile.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/samples.h"
 #include "ferrite/tests/ops/op_table.h"
 
 namespace ferrite::test {
@@ -32,6 +34,15 @@ void add_blends(std::vector<Op>& table) {
   add("xlogy", any, {row}, [](T a) { return xlogy(a, 2); });
   add("xlogy", any, {row}, [](T b) { return xlogy(0.5, b); });
   add("heaviside", any, [](T a, T b) { return heaviside(a, b); });
+  add("fmax", any, [](T a, T b) { return fmax(a, b); });
+  add("fmin", any, [](T a, T b) { return fmin(a, b); });
+  add("ldexp", any, [](T a, T b) { return ldexp(a, b); });
+  add("float_power", any, {row}, [](T a) { return float_power(a, 2.5); });
+  add("float_power", any, {row, row}, [](T a, T b) { return float_power(a, b); });
+  add("float_power", any, {row}, [](T a) { return float_power(2, a); });
+  add("isposinf", any, {x}, [](T a) { return isposinf(a); });
+  add("isneginf", any, {x}, [](T a) { return isneginf(a); });
+  add("isreal", any, {x}, [](T a) { return isreal(a); });
   add("lerp", {x, row, x}, [](C c) { return lerp(c[0], c[1], c[2]); });
   add("lerp", [](T a, T b) { return lerp(a, b, 0.3); });
   add("lerp_", {x, row, x}, [](C c) { return lerp_(c[0], c[1], c[2]); });
@@ -116,6 +127,31 @@ void add_statistics(std::vector<Op>& table) {
   }).on_host = true;
 }
 
+void add_covariances(std::vector<Op>& table) {
+  const Arg x{{3, 5}}, line{{5}};
+  const Adder add{.table = table, .takes = numeric, .args = {x}};
+  add("cov", [](T x) { return cov(x); });
+  add("cov", {line}, [](T x) { return cov(x, 0); });
+  const Arg often{{5}, Fill::index, 4}, weights{{5}, Fill::constant};
+  add("cov", floating, {x, often, weights}, [](C c) { return cov(c[0], 1, c[1], c[2]); }).on_host =
+      true;
+  add("corrcoef", floating, [](T x) { return corrcoef(x); }).terms = 1;
+  in_float32(add("dist", floating, {x, line}, [](T a, T b) { return dist(a, b, 3); }));
+  add("vdot", products, {line, line}, [](T a, T b) { return vdot(a, b); });
+  add("msort", any, [](T x) { return msort(x); });
+  in_float32(add("renorm", floating, [](T x) { return renorm(x, 2, 0, 0.5); }));
+  in_float32(add("renorm", floating, [](T x) { return renorm(x, 1, -1, 0.5); }));
+  add("vander", {line}, [](T x) { return vander(x, 3); });
+  add("vander", {line}, [](T x) { return vander(x, 4, true); });
+  const Adder along{
+      .table = table, .takes = floating, .args = {x}, .shapes = Shapes::rows, .dim = 1};
+  along("trapezoid", [](T x, int d) { return trapezoid(x, 0.5, d); });
+  along("cumulative_trapezoid", [](T x, int d) { return cumulative_trapezoid(x, 0.5, d); });
+  add("trapezoid", floating, {x, line}, [](T y, T x) { return trapezoid(y, x); });
+  add("cumulative_trapezoid", floating, {x, {{3, 1}}},
+      [](T y, T x) { return cumulative_trapezoid(y, x, 0); });
+}
+
 void add_places(std::vector<Op>& table) {
   const Arg x{{4, 5}}, list{{2}, Fill::index, 4}, source{{2, 5}}, grid{{2, 5}, Fill::index, 4};
   const Adder add{.table = table, .args = {x, list}, .dim = 0};
@@ -175,6 +211,8 @@ void add_arrangements(std::vector<Op>& table) {
   two("hstack", [=](T a, T b) { return hstack(list(a, b)); });
   two("vstack", [=](T a, T b) { return vstack(list(a, b)); });
   two("dstack", [=](T a, T b) { return dstack(list(a, b)); });
+  two("column_stack", {row, matrix}, [=](T a, T b) { return column_stack(list(a, b)); });
+  two("vstack", [=](T a, T b) { return row_stack(list(a, b)); });
   two("block_diag", {row, matrix}, [=](T a, T b) { return block_diag(list(a, b)); });
   two("meshgrid", [=](T a, T b) { return meshgrid(list(a, b)); });
   two("meshgrid", [=](T a, T b) { return meshgrid(list(a, b), "xy"); });
@@ -182,6 +220,18 @@ void add_arrangements(std::vector<Op>& table) {
   add("combinations", {row}, [](T x) { return combinations(x, 2, true); }).on_host = true;
   add("diag", {row}, [](T x) { return diag(x, 1); });
   add("diag", {matrix}, [](T x) { return diag(x); });
+  add("diagflat", [](T x) { return diagflat(x, -1); });
+  add("fliplr", [](T x) { return fliplr(x); });
+  add("flipud", [](T x) { return flipud(x); });
+  add("hsplit", [](T x) { return hsplit(x, 3); });
+  add("hsplit", {row}, [](T x) { return hsplit(x, std::vector<std::int64_t>{1, 2}); });
+  add("vsplit", [](T x) { return vsplit(x, 2); });
+  add("vsplit", [](T x) { return vsplit(x, std::vector<std::int64_t>{1}); });
+  add("dsplit", [](T x) { return dsplit(x, 2); });
+  add("dsplit", [](T x) { return dsplit(x, std::vector<std::int64_t>{-1}); });
+  add("select_scatter", {x, {{2, 4}}}, [](T x, T y) { return select_scatter(x, y, 1, -1); });
+  add("slice_scatter", {x, {{2, 2, 4}}}, [](T x, T y) { return slice_scatter(x, y, 1, 0, 3, 2); });
+  add("diagonal_scatter", {matrix, {{2}}}, [](T x, T y) { return diagonal_scatter(x, y, 1); });
   add("diag_embed", [](T x) { return diag_embed(x, -1, 0, 2); });
   add("pixel_shuffle", {{{2, 4, 2, 3}}}, [](T x) { return pixel_shuffle(x, 2); });
   add("pixel_unshuffle", {{{1, 2, 4}}}, [](T x) { return pixel_unshuffle(x, 2); });
@@ -234,6 +284,7 @@ void add_functions(std::vector<Op>& table) {
   add_blends(table);
   add_products(table);
   add_statistics(table);
+  add_covariances(table);
   add_places(table);
   add_arrangements(table);
   add_samples(table);

@@ -130,6 +130,30 @@ void add_masks(std::vector<Op>& table) {
   add("bitwise_not", any, {{{3, 5}, Fill::mask}}, [](C c) { return bitwise_not(c[0]); });
 }
 
+void add_in_place(std::vector<Op>& table) {
+  const Arg row{{5}, Fill::positive};
+  const Adder add{.table = table, .takes = numeric, .args = {{{3, 5}, Fill::positive}}};
+  add("tril_", any, [](C c) { return c[0].tril_(); });
+  add("triu_", any, [](C c) { return c[0].triu_(1); });
+  add("fill_diagonal_", any, [](C c) { return c[0].fill_diagonal_(1); });
+  add("fill_diagonal_", any, {{{3, 3, 3}}}, [](C c) { return c[0].fill_diagonal_(1); });
+  add("clamp_", [](C c) { return c[0].clamp_min_(1); });
+  add("clamp_", [](C c) { return c[0].clamp_max_(1); });
+  add("floor_divide_", [](C c) { return c[0].floor_divide_(2); });
+  add("remainder_", [](C c) { return c[0].remainder_(2); });
+  add("fmod_", [](C c) { return c[0].fmod_(2); });
+  const Adder two{.table = table, .takes = numeric, .args = {{{3, 5}, Fill::positive}, row}};
+  two("floor_divide_", [](C c) { return c[0].floor_divide_(c[1]); });
+  two("remainder_", [](C c) { return c[0].remainder_(c[1]); });
+  two("fmod_", [](C c) { return c[0].fmod_(c[1]); });
+  const Adder drawn{.table = table, .takes = floating, .args = {{{3, 5}, Fill::positive}}};
+  random_results(drawn("exponential_", [](C c) { return c[0].exponential_(2); }));
+  random_results(drawn("log_normal_", [](C c) { return c[0].log_normal_(0, 1); }));
+  random_results(drawn("cauchy_", [](C c) { return c[0].cauchy_(); }));
+  random_results(drawn("geometric_", [](C c) { return c[0].geometric_(0.5); }));
+  random_results(drawn("random_", any, [](C c) { return c[0].random_(0, 2); }));
+}
+
 }  // namespace
 
 void add_methods(std::vector<Op>& table) {
@@ -140,6 +164,7 @@ void add_methods(std::vector<Op>& table) {
   add_views(table);
   add_conversions(table);
   add_masks(table);
+  add_in_place(table);
 }
 
 }  // namespace ferrite::test

@@ -1,0 +1,54 @@
+// Covariances, distances, integrals of samples, and other functions of whole tensors or slices that
+// are made of other ops.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "ferrite/core/tensor.h"
+
+namespace ferrite {
+
+/// The covariances of variables, which are the rows of x [n, observations], or of one variable
+/// [observations]: [n, n], or [] of one. `correction` is what the divisor is less than the number
+/// of observations. `fweights` [observations], integers of 0 or more (DTypeError), say how often
+/// each occurs; `aweights` [observations], floating and 0 or more, how much each counts. Undefined
+/// weights are 1. ShapeError for more dimensions, ValueError for negative weights, for which it
+/// waits for the device. DTypeError for bool.
+///
+///   Tensor c = cov(x);  // x [3, 100] gives [3, 3]
+Tensor cov(const Tensor& x, int correction = 1, const Tensor& fweights = {},
+           const Tensor& aweights = {});
+/// The correlation coefficients of the variables, which are the rows of x as of cov(): [n, n] in
+/// [-1, 1], NaN for constant variables.
+Tensor corrcoef(const Tensor& x);
+/// The p-norm of a - b, which broadcast.
+Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
+/// The sum of conj(a) * b for vectors [n]; otherwise as dot().
+Tensor vdot(const Tensor& a, const Tensor& b);
+/// sort() along the first dimension, the values alone.
+Tensor msort(const Tensor& x);
+/// x, of whose slices along `dim` those with a p-norm above `maxnorm` are scaled to it, and a
+/// little below by the 1e-7 that PyTorch adds to the norm. ShapeError for fewer than 2 dimensions,
+/// ValueError unless p > 0 and maxnorm >= 0.
+Tensor renorm(const Tensor& x, double p, int dim, double maxnorm);
+
+/// The integral of samples y along `dim` by trapezoids, at distances of `dx`.
+Tensor trapezoid(const Tensor& y, double dx = 1, int dim = -1);
+/// The same at the places x, [n] or of a shape that broadcasts to that of y.
+Tensor trapezoid(const Tensor& y, const Tensor& x, int dim = -1);
+/// trapezoid().
+inline Tensor trapz(const Tensor& y, double dx = 1, int dim = -1) { return trapezoid(y, dx, dim); }
+inline Tensor trapz(const Tensor& y, const Tensor& x, int dim = -1) { return trapezoid(y, x, dim); }
+/// The integrals up to each sample but the first, of one element less along `dim`.
+Tensor cumulative_trapezoid(const Tensor& y, double dx = 1, int dim = -1);
+/// The same at the places x, as of trapezoid().
+Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int dim = -1);
+
+/// The powers of a vector [m] as columns: [m, n], by default [m, m], from the highest power to 0,
+/// or from 0 with `increasing`. ShapeError unless x is a vector, ValueError for a negative n.
+///
+///   vander(tensor({2, 3}), 3);  // [[4, 2, 1], [9, 3, 1]]
+Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
+
+}  // namespace ferrite
