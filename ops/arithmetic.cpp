@@ -104,7 +104,7 @@ Tensor as_tensor(Scalar s, const Tensor& beside) {
   return full({}, s, {.dtype = ops::result_type(beside, s), .device = beside.device()});
 }
 
-Scalar negative(Scalar s) {
+Scalar negated(Scalar s) {
   if (s.is_complex()) return -s.to<std::complex<double>>();
   if (s.is_floating()) return -s.to<double>();
   return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
@@ -166,12 +166,12 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   check_subtracts(dtype, "sub");
   check_alpha(alpha, dtype, "sub");
   Tensor out = is_one(alpha) ? compute(BinaryOp::sub, a, b, dtype, "sub")
-                             : add_scaled(a, b, negative(alpha), dtype, "sub");
+                             : add_scaled(a, b, negated(alpha), dtype, "sub");
   if (recording(a, b))
     record(out, "sub", {a, b},
            [la = Like(a), lb = Like(b), alpha](const Tensor& grad, Needs needs) -> Gradients {
              return {needs[0] ? la.reduce(grad) : Tensor(),
-                     needs[1] ? lb.reduce(mul(grad, negative(alpha))) : Tensor()};
+                     needs[1] ? lb.reduce(mul(grad, negated(alpha))) : Tensor()};
            });
   return out;
 }
@@ -314,7 +314,7 @@ const Tensor& Tensor::sub_(const Tensor& other, Scalar alpha) const {
   const profiler::OpRange range("sub_", *this, other);
   const DType dtype = inplace_dtype(*this, other, "sub_");
   check_subtracts(dtype, "sub_");
-  accumulate(*this, other, negative(alpha), dtype, "sub_");
+  accumulate(*this, other, negated(alpha), dtype, "sub_");
   return *this;
 }
 

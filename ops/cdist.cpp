@@ -1,6 +1,7 @@
 // Distances between all rows of two matrices.
 #include <algorithm>
 
+#include "ferrite/autograd/engine.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
