@@ -378,7 +378,6 @@ class TensorMethods {
   Tensor fmin(const Tensor& other) const;
   Tensor float_power(const Tensor& exponent) const;
   Tensor float_power(Scalar exponent) const;
-  Tensor ldexp(const Tensor& exponent) const;
   Tensor isposinf() const;
   Tensor isneginf() const;
   Tensor isreal() const;
@@ -386,7 +385,6 @@ class TensorMethods {
   Tensor dist(const Tensor& other, double p = 2) const;
   Tensor cov(int correction = 1) const;
   Tensor corrcoef() const;
-  Tensor renorm(double p, int dim, double maxnorm) const;
   Tensor msort() const;
   Tensor bernoulli() const;
   Tensor prelu(const Tensor& weight) const;

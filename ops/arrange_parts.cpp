@@ -50,6 +50,7 @@ Tensor with_part(const char* op, T x, T source, Part part) {
   return composite(
       op,
       [&] {
+        ops::check_same_device(x, source, op);
         const Tensor out = x.clone();
         const Tensor to = part(out);
         FERRITE_CHECK(source.shape() == to.shape(), ShapeError, op,

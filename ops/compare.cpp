@@ -410,12 +410,17 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
 
 namespace {
 
-/// a where it is chosen or b is NaN, else b: which gets the gradient, too.
-template <class Chosen>
-Tensor of_numbers(const char* op, const Tensor& a, const Tensor& b, Chosen chosen) {
+/// choice(a, b), or the other of a number and a NaN, which then gets the gradient alone.
+template <class Choice>
+Tensor of_numbers(const char* op, const Tensor& a, const Tensor& b, Choice choice) {
   return ops::composite(
-      op, [&] { return where(no_grad([&] { return logical_or(chosen(a, b), isnan(b)); }), a, b); },
-      a, b);
+      op, [&] { return where(isnan(b), a, where(isnan(a), b, choice(a, b))); }, a, b);
+}
+
+/// A real tensor in float64.
+Tensor widest(const Tensor& x) {
+  if (x.is_complex()) detail::fail_type("float_power", x.dtype());
+  return x.to(kFloat64);
 }
 
 Tensor is_value(const char* op, const Tensor& x, double value) {
@@ -431,10 +436,10 @@ Tensor is_value(const char* op, const Tensor& x, double value) {
 }  // namespace
 
 Tensor fmax(const Tensor& a, const Tensor& b) {
-  return of_numbers("fmax", a, b, [](const Tensor& x, const Tensor& y) { return ge(x, y); });
+  return of_numbers("fmax", a, b, [](const Tensor& x, const Tensor& y) { return maximum(x, y); });
 }
 Tensor fmin(const Tensor& a, const Tensor& b) {
-  return of_numbers("fmin", a, b, [](const Tensor& x, const Tensor& y) { return le(x, y); });
+  return of_numbers("fmin", a, b, [](const Tensor& x, const Tensor& y) { return minimum(x, y); });
 }
 
 Tensor isposinf(const Tensor& x) {
@@ -455,35 +460,15 @@ Tensor isreal(const Tensor& x) {
 
 Tensor float_power(const Tensor& x, const Tensor& exponent) {
   return ops::composite(
-      "float_power",
-      [&] {
-        const DType wide = x.is_complex() || exponent.is_complex() ? kComplex128 : kFloat64;
-        return pow(x.to(wide), exponent.to(wide));
-      },
-      x, exponent);
+      "float_power", [&] { return pow(widest(x), widest(exponent)); }, x, exponent);
 }
 Tensor float_power(const Tensor& x, Scalar exponent) {
   return ops::composite(
-      "float_power",
-      [&] {
-        const bool complex = x.is_complex() || exponent.is_complex();
-        return pow(x.to(complex ? kComplex128 : kFloat64), exponent);
-      },
-      x);
+      "float_power", [&] { return pow(widest(x), exponent); }, x);
 }
 Tensor float_power(Scalar base, const Tensor& exponent) {
   return ops::composite(
-      "float_power",
-      [&] {
-        const bool complex = exponent.is_complex() || base.is_complex();
-        return pow(base, exponent.to(complex ? kComplex128 : kFloat64));
-      },
-      exponent);
-}
-
-Tensor ldexp(const Tensor& x, const Tensor& exponent) {
-  return ops::composite(
-      "ldexp", [&] { return x * pow(2.0, exponent); }, x, exponent);
+      "float_power", [&] { return pow(base, widest(exponent)); }, exponent);
 }
 
 }  // namespace ferrite

@@ -169,12 +169,10 @@ Tensor pow(const Tensor& x, Scalar exponent);
 Tensor pow(const Tensor& x, const Tensor& exponent);
 /// A number to the power of each element.
 Tensor pow(Scalar base, const Tensor& exponent);
-/// pow() in float64, or complex128 if one operand is complex.
+/// pow() in float64. DTypeError for complex numbers.
 Tensor float_power(const Tensor& x, const Tensor& exponent);
 Tensor float_power(const Tensor& x, Scalar exponent);
 Tensor float_power(Scalar base, const Tensor& exponent);
-/// x * 2 to the power of the exponent; integers become the default dtype.
-Tensor ldexp(const Tensor& x, const Tensor& exponent);
 const Tensor& pow_(const Tensor& self, Scalar exponent);
 const Tensor& pow_(const Tensor& self, const Tensor& exponent);
 // Integers divided by 0 give 0; bool is a DTypeError.

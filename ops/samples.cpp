@@ -137,30 +137,6 @@ Tensor msort(T x) {
       "msort", [&] { return x.dim() == 0 ? x.clone() : sort(x, 0).values; }, x);
 }
 
-Tensor renorm(T x, double p, int dim, double maxnorm) {
-  constexpr const char* kOp = "renorm";
-  if (const auto cast = ops::autocast(CastPolicy::float32, x))
-    return renorm(*cast, p, dim, maxnorm);
-  return composite(
-      kOp,
-      [&] {
-        FERRITE_CHECK(x.dim() >= 2, ShapeError, kOp, "expected 2 dimensions or more, got {}",
-                      x.shape());
-        FERRITE_CHECK(p > 0 && maxnorm >= 0, ValueError, kOp,
-                      "expected p above 0 and maxnorm of 0 or more, got {} and {}", p, maxnorm);
-        const int d = normalize_dim(dim, x.dim(), kOp);
-        Dims others;
-        for (int i = 0; i < x.dim(); ++i)
-          if (i != d) others.push_back(i);
-        const auto scaled = [&](T t) {
-          const Tensor n = norm(t, p, others, true);
-          return t * where(gt(n, maxnorm), maxnorm / (n + 1e-7), 1);
-        };
-        return ops::computed_in(x.dtype(), scaled, x);
-      },
-      x);
-}
-
 Tensor trapezoid(T y, double dx, int dim) {
   return composite(
       "trapezoid",
@@ -196,21 +172,6 @@ Tensor cumulative_trapezoid(T y, T x, int dim) {
         return cumsum(neighbours(y, d) * distances(y, x, d, "cumulative_trapezoid"), d) / 2;
       },
       y, x);
-}
-
-Tensor vander(T x, std::optional<std::int64_t> n, bool increasing) {
-  constexpr const char* kOp = "vander";
-  return composite(
-      kOp,
-      [&] {
-        FERRITE_CHECK(x.dim() == 1, ShapeError, kOp, "expected a vector, got {}", x.shape());
-        const std::int64_t columns = n.value_or(x.size(0));
-        FERRITE_CHECK(columns >= 0, ValueError, kOp, "expected 0 columns or more, got {}", columns);
-        const TensorOptions like{.dtype = kInt64, .device = x.device()};
-        const Tensor powers = arange(columns, like);
-        return pow(x.unsqueeze(1), increasing ? powers : columns - 1 - powers);
-      },
-      x);
 }
 
 }  // namespace ferrite

@@ -2,9 +2,6 @@
 // are made of other ops.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -28,10 +25,6 @@ Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
 Tensor vdot(const Tensor& a, const Tensor& b);
 /// sort() along the first dimension, the values alone.
 Tensor msort(const Tensor& x);
-/// x, of whose slices along `dim` those with a p-norm above `maxnorm` are scaled to it, and a
-/// little below by the 1e-7 that PyTorch adds to the norm. ShapeError for fewer than 2 dimensions,
-/// ValueError unless p > 0 and maxnorm >= 0.
-Tensor renorm(const Tensor& x, double p, int dim, double maxnorm);
 
 /// The integral of samples y along `dim` by trapezoids, at distances of `dx`.
 Tensor trapezoid(const Tensor& y, double dx = 1, int dim = -1);
@@ -44,11 +37,5 @@ inline Tensor trapz(const Tensor& y, const Tensor& x, int dim = -1) { return tra
 Tensor cumulative_trapezoid(const Tensor& y, double dx = 1, int dim = -1);
 /// The same at the places x, as of trapezoid().
 Tensor cumulative_trapezoid(const Tensor& y, const Tensor& x, int dim = -1);
-
-/// The powers of a vector [m] as columns: [m, n], by default [m, m], from the highest power to 0,
-/// or from 0 with `increasing`. ShapeError unless x is a vector, ValueError for a negative n.
-///
-///   vander(tensor({2, 3}), 3);  // [[4, 2, 1], [9, 3, 1]]
-Tensor vander(const Tensor& x, std::optional<std::int64_t> n = {}, bool increasing = false);
 
 }  // namespace ferrite

@@ -88,9 +88,6 @@ Tensor TensorMethods::float_power(const Tensor& exponent) const {
 Tensor TensorMethods::float_power(Scalar exponent) const {
   return ferrite::float_power(self(), exponent);
 }
-Tensor TensorMethods::ldexp(const Tensor& exponent) const {
-  return ferrite::ldexp(self(), exponent);
-}
 Tensor TensorMethods::isposinf() const { return ferrite::isposinf(self()); }
 Tensor TensorMethods::isneginf() const { return ferrite::isneginf(self()); }
 Tensor TensorMethods::isreal() const { return ferrite::isreal(self()); }
@@ -100,9 +97,6 @@ Tensor TensorMethods::dist(const Tensor& other, double p) const {
 }
 Tensor TensorMethods::cov(int correction) const { return ferrite::cov(self(), correction); }
 Tensor TensorMethods::corrcoef() const { return ferrite::corrcoef(self()); }
-Tensor TensorMethods::renorm(double p, int dim, double maxnorm) const {
-  return ferrite::renorm(self(), p, dim, maxnorm);
-}
 Tensor TensorMethods::msort() const { return ferrite::msort(self()); }
 Tensor TensorMethods::bernoulli() const { return ferrite::bernoulli(self()); }
 Tensor TensorMethods::prelu(const Tensor& weight) const { return ferrite::prelu(self(), weight); }

@@ -27,8 +27,7 @@ INPLACE = ["neg_", "abs_", "square_", "floor_", "ceil_", "round_", "trunc_", "ex
            "frac_", "sgn_"]
 BINARY = ["mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
           "logical_and", "logical_or", "logical_xor", "atan2", "floor_divide", "remainder", "fmod",
-          "hypot", "copysign", "logaddexp", "logaddexp2", "xlogy", "fmax", "fmin", "float_power",
-          "ldexp"]
+          "hypot", "copysign", "logaddexp", "logaddexp2", "xlogy", "fmax", "fmin", "float_power"]
 BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 BINARY_INPLACE = ["mul_", "div_", "pow_", "floor_divide_", "remainder_", "fmod_"]
 SCALAR = ["add", "sub", "mul", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "floor_divide",

@@ -123,6 +123,8 @@ KNOWN = [
      "at -1, where there is no value, the infinite gradient may have either sign"),
     ("copysign(_scalar)?", "gradient value", has_infinite,
      "the gradient at infinity is the sign; PyTorch divides infinity by infinity"),
+    ("trapezoid", "value", lambda case: view_shape(case.inputs[0])[case.args["dim"]] == 1,
+     "one sample has no area, be it infinite; PyTorch takes infinity from infinity"),
     ("hypot", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
     ("hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
      "a sixth is one of float64; PyTorch's is one of float32"),

@@ -124,7 +124,7 @@ void add_binary(Table& t) {
   add("logaddexp", logaddexp), add("logaddexp2", logaddexp2), add("xlogy", xlogy);
   add("heaviside", heaviside), add("bitwise_and", bitwise_and), add("bitwise_or", bitwise_or);
   add("bitwise_xor", bitwise_xor), add("fmax", fmax), add("fmin", fmin);
-  add("float_power", float_power), add("ldexp", ldexp);
+  add("float_power", float_power);
   add_scalar("add", ferrite::add), add_scalar("sub", sub), add_scalar("mul", mul);
   add_scalar("div", div), add_scalar("pow", pow), add_scalar("eq", eq), add_scalar("ne", ne);
   add_scalar("lt", lt), add_scalar("le", le), add_scalar("gt", gt), add_scalar("ge", ge);

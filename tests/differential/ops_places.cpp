@@ -2,8 +2,8 @@
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/place.h"
 #include "ferrite/ops/quantile.h"
-#include "ferrite/ops/softmax.h"
 #include "ferrite/ops/samples.h"
+#include "ferrite/ops/softmax.h"
 #include "ferrite/tests/differential/ops.h"
 
 namespace ferrite::differential {
@@ -87,10 +87,6 @@ void add_statistics(Table& t) {
   t["dist"] = [](In x, Args a) { return Tensors{dist(x[0], x[1], a["p"])}; };
   t["vdot"] = [](In x, Args) { return Tensors{vdot(x[0], x[1])}; };
   t["msort"] = [](In x, Args) { return Tensors{msort(x[0])}; };
-  t["renorm"] = [](In x, Args a) { return Tensors{renorm(x[0], a["p"], a["dim"], a["maxnorm"])}; };
-  t["vander"] = [](In x, Args a) {
-    return Tensors{vander(x[0], maybe<std::int64_t>(a, "n"), a["increasing"])};
-  };
   t["trapezoid"] = [](In x, Args a) {
     if (x.size() == 2)
       return Tensors{trapezoid(x[0], x[1], a["dim"]), cumulative_trapezoid(x[0], x[1], a["dim"])};

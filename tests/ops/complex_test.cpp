@@ -432,17 +432,20 @@ TEST_CASE("every op takes complex numbers or says that it does not") {
       "abs bincount add add_ addcdiv addcdiv_ addcmul addcmul_ addr allclose angle atleast_1d "
       "atleast_2d atleast_3d "
       "block_diag broadcast_tensors cartesian_prod cat channel_shuffle chunk clone "
-      "combinations contiguous copy_ cross deg2rad deg2rad_ diag diag_embed diagonal diff "
-      "div div_ dstack einsum eq equal exp expand fft fft2 fftn fftshift fill_ flatten "
-      "flip full_like gather hfft hfft2 hfftn hstack ifft ifft2 ifftn ifftshift index index_put_ "
-      "index_select irfft irfft2 irfftn isclose isfinite isinf isnan kron log_softmax "
+      "column_stack combinations contiguous copy_ corrcoef cov cross deg2rad deg2rad_ diag "
+      "diag_embed diagflat diagonal diagonal_scatter diff div div_ dsplit dstack einsum eq equal "
+      "exp "
+      "expand fft fft2 fftn fftshift fill_ fill_diagonal_ flatten flip fliplr flipud full_like "
+      "gather hfft hfft2 hfftn hsplit hstack ifft ifft2 ifftn ifftshift index index_put_ "
+      "index_select irfft irfft2 irfftn isclose isfinite isinf isnan isreal kron log_softmax "
       "masked_fill masked_fill_ masked_scatter masked_scatter_ masked_select matmul mean "
       "meshgrid movedim mul mul_ nan_to_num nan_to_num_ narrow ne neg neg_ nonzero outer "
       "pad permute pixel_shuffle pixel_unshuffle positive rad2deg rad2deg_ rand_like "
-      "randn_like reciprocal repeat repeat_interleave reshape roll rot90 select sign slice "
+      "randn_like reciprocal repeat repeat_interleave reshape roll rot90 select select_scatter "
+      "sign slice slice_scatter "
       "softmax softsign split square squeeze stack stft sub sub_ sum sum_to t take "
-      "take_along_dim tensor_split tile to trace transpose unbind unflatten unfold "
-      "unique_consecutive unsqueeze view vstack where");
+      "take_along_dim tensor_split tile to trace transpose trapezoid unbind unflatten unfold "
+      "unique_consecutive unsqueeze vdot view vsplit vstack where");
   const std::set<std::string> taking{std::istream_iterator<std::string>(names), {}};
   std::size_t refusing = 0, took = 0;
   for (const Op& op : op_table()) {

@@ -36,7 +36,6 @@ void add_blends(std::vector<Op>& table) {
   add("heaviside", any, [](T a, T b) { return heaviside(a, b); });
   add("fmax", any, [](T a, T b) { return fmax(a, b); });
   add("fmin", any, [](T a, T b) { return fmin(a, b); });
-  add("ldexp", any, [](T a, T b) { return ldexp(a, b); });
   add("float_power", any, {row}, [](T a) { return float_power(a, 2.5); });
   add("float_power", any, {row, row}, [](T a, T b) { return float_power(a, b); });
   add("float_power", any, {row}, [](T a) { return float_power(2, a); });
@@ -132,23 +131,19 @@ void add_covariances(std::vector<Op>& table) {
   const Adder add{.table = table, .takes = numeric, .args = {x}};
   add("cov", [](T x) { return cov(x); });
   add("cov", {line}, [](T x) { return cov(x, 0); });
-  const Arg often{{5}, Fill::index, 4}, weights{{5}, Fill::constant};
-  add("cov", floating, {x, often, weights}, [](C c) { return cov(c[0], 1, c[1], c[2]); }).on_host =
-      true;
-  add("corrcoef", floating, [](T x) { return corrcoef(x); }).terms = 1;
+  const Arg weights{.shape = {5}, .fill = Fill::constant, .optional = true};
+  add("cov", floating, {x, weights, weights}, [](C c) {
+    return cov(c[0], 1, c[1].defined() ? (c[1] * 3).ceil().to(kInt64) : c[1], c[2]);
+  }).on_host = true;
+  add("corrcoef", [](T x) { return corrcoef(x); }).terms = 1;
   in_float32(add("dist", floating, {x, line}, [](T a, T b) { return dist(a, b, 3); }));
   add("vdot", products, {line, line}, [](T a, T b) { return vdot(a, b); });
   add("msort", any, [](T x) { return msort(x); });
-  in_float32(add("renorm", floating, [](T x) { return renorm(x, 2, 0, 0.5); }));
-  in_float32(add("renorm", floating, [](T x) { return renorm(x, 1, -1, 0.5); }));
-  add("vander", {line}, [](T x) { return vander(x, 3); });
-  add("vander", {line}, [](T x) { return vander(x, 4, true); });
-  const Adder along{
-      .table = table, .takes = floating, .args = {x}, .shapes = Shapes::rows, .dim = 1};
+  const Adder along{.table = table, .args = {x}, .shapes = Shapes::rows, .dim = 1};
   along("trapezoid", [](T x, int d) { return trapezoid(x, 0.5, d); });
   along("cumulative_trapezoid", [](T x, int d) { return cumulative_trapezoid(x, 0.5, d); });
-  add("trapezoid", floating, {x, line}, [](T y, T x) { return trapezoid(y, x); });
-  add("cumulative_trapezoid", floating, {x, {{3, 1}}},
+  add("trapezoid", any, {x, line}, [](T y, T x) { return trapezoid(y, x); });
+  add("cumulative_trapezoid", any, {x, {{3, 1}}},
       [](T y, T x) { return cumulative_trapezoid(y, x, 0); });
 }
 
