@@ -348,10 +348,20 @@ DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scal
   return dtype;
 }
 
+/// The bound as a clamped result of this type has it.
+std::optional<Scalar> stored_bound(std::optional<Scalar> bound, DType dtype) {
+  if (!bound || itemsize(dtype) >= 4) return bound;
+  return dispatch_floating(dtype, "clamp", [&]<class T>() {
+    return static_cast<double>(static_cast<float>(T(bound->to<float>())));
+  });
+}
+
 }  // namespace
 
 Tensor ops::clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Scalar> min,
                            std::optional<Scalar> max) {
+  min = stored_bound(min, x.dtype());
+  max = stored_bound(max, x.dtype());
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const auto is_nan = [](std::optional<Scalar> s) { return s && std::isnan(s->to<double>()); };
   if (is_nan(min) || is_nan(max)) return zeros_like(grad);  // the result is NaN everywhere

@@ -213,6 +213,15 @@ TEST_CASE("compare: clamp") {
     sum(clamp(nan, NAN, 5)).backward({}, false, create_graph);
     check_close(nan.grad(), {0, 0, 0, 0}, 0);
   }
+  // Bounds that the dtype rounds are those of the result.
+  for (const DType dtype : {kFloat16, kBFloat16}) {
+    const Tensor z = tensor({-5.0, 0.5, 5.0}, {.dtype = dtype}).set_requires_grad();
+    sum((z * 1).clamp_(-0.7, 0.7)).backward();
+    check_close(z.grad(), {0, 1, 0}, 0);
+    z.set_grad({});
+    sum(hardtanh_(z * 1, -0.7, 0.7)).backward();
+    check_close(z.grad(), {0, 1, 0}, 0);
+  }
   const Tensor y = numbers({4, 5}).set_requires_grad();
   CHECK(autograd::gradcheck([](const auto& in) { return clamp(in[0], -1, 1.5); }, {y},
                             {.second_order = true}));
