@@ -108,7 +108,6 @@ namespace {
 
 /// x |x|^(p - 2), with 0 at 0.
 Tensor signed_power(const Tensor& x, double p) {
-  if (p == 2) return x;
   if (p == 1) return sign(x);
   const Tensor size = abs(x);
   if (p > 2) return x * pow(size, p - 2);
@@ -126,9 +125,11 @@ Tensor ops::norm_gradient(const Tensor& grad, const Tensor& x, const Tensor& n, 
     });
     return sign(x) * shares * grad;
   }
-  const Tensor safe = where(eq(n, 0), 1, n);
-  const Tensor scale = p == 1 ? grad : grad / (p == 2 ? safe : pow(safe, p - 1));
-  return signed_power(x, p) * where(eq(n, 0), 0, scale);
+  const Tensor zero = eq(n, 0), safe = where(zero, 1, n);
+  // x / n is at most 1, where grad / n of a short vector is more than float16 holds.
+  if (p == 2) return x / safe * where(zero, 0, grad);
+  const Tensor scale = p == 1 ? grad : grad / pow(safe, p - 1);
+  return signed_power(x, p) * where(zero, 0, scale);
 }
 
 Tensor norm(const Tensor& t, double p, const Dims& dims, bool keepdim) {

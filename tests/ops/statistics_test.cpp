@@ -131,6 +131,10 @@ TEST_CASE("gradients of statistics") {
         },
         {x}, {.atol = 1e-4, .second_order = std::isfinite(p)}));
   }
+  // A float16 vector whose 1 / norm overflows.
+  const Tensor shorter = tensor({3e-6, 4e-6}, {.dtype = kFloat16}).set_requires_grad();
+  norm(shorter).backward();
+  check_close(shorter.grad(), {0.6, 0.8}, 0.02);
   CHECK(gradcheck([](const auto& in) { return prod(in[0], 1); }, {x}));
   CHECK(gradcheck([](const auto& in) { return prod(in[0].select(0, 0)); }, {x}));
 }
