@@ -40,6 +40,9 @@ Tensor norm_except(const Tensor& v, std::optional<int> dim) {
   return others.empty() ? abs(v) : norm(v, 2, others, true);
 }
 
+/// In float32 at least: of 16-bit numbers, the gradients of quotients by short lengths overflow.
+Tensor widened(const Tensor& t) { return itemsize(t.dtype()) < 4 ? t.to(kFloat32) : t; }
+
 /// [size of `dim`, the rest].
 Tensor as_matrix(const Tensor& weight, int dim) {
   const Tensor front = dim == 0 ? weight : weight.transpose(0, dim);
@@ -58,8 +61,9 @@ void detail::weight_norm(Module& module, const std::string& name, std::optional<
   module.add_parameter(g, norm_except(weight, dim));
   module.add_parameter(v, weight);
   module.compute_before_forward(name, [g, v, dim](Module& m) {
-    const Tensor direction = m.get_parameter(v);
-    return direction * (m.get_parameter(g) / norm_except(direction, dim));
+    const Tensor direction = widened(m.get_parameter(v));
+    const Tensor weight = direction * (widened(m.get_parameter(g)) / norm_except(direction, dim));
+    return weight.to(m.get_parameter(v).dtype());
   });
 }
 

@@ -171,6 +171,17 @@ TEST_CASE("weight_norm learns length and direction") {
   CHECK(value(fused(ones({1, 2, 3, 3}))) == 0);
 }
 
+TEST_CASE("weight_norm of short float16 directions") {
+  auto net = nn::utils::weight_norm(nn::Linear(1, 1));
+  net.to(kFloat16);
+  net.get_parameter("weight_v").detach().fill_(0.002);
+  net.get_parameter("weight_g").detach().fill_(1);
+  net(tensor({{0.5}}, {.dtype = kFloat16})).sum().backward();
+  CHECK(net.weight.dtype() == kFloat16);
+  check_close(net.get_parameter("weight_g").grad(), {0.5}, 1e-3);
+  CHECK(std::abs(value(net.get_parameter("weight_v").grad())) < 0.1);
+}
+
 TEST_CASE("spectral_norm divides by the largest singular value") {
   manual_seed(2);
   nn::Linear plain(3, 2, {.bias = false});
