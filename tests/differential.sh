@@ -1,5 +1,6 @@
 #!/bin/bash
-# Compares random ops of Ferrite with PyTorch 2 (tests/differential/compare.py):
+# Compares random ops, layers (nn.*) and optimizers (optim.*) of Ferrite with PyTorch 2
+# (tests/differential/compare.py):
 #
 #   bash tests/differential.sh [--cases N] [--seed S] [--device cpu|emulator] [--only REGEX]
 #

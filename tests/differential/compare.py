@@ -1,13 +1,16 @@
-"""Runs ops by seed in Ferrite and in PyTorch 2, and says where the two differ.
+"""Runs ops, layers and optimizers by seed in Ferrite and in PyTorch 2, and says where the two differ.
 
     compare.py PROGRAM --cases N --seed S --device cpu|cuda:0 [--only REGEX] [--show K]
 
 Each case is one op with inputs of some dtypes, shapes and layouts, forward and backward, with NaN,
-infinities and empty tensors among them. Floating results must agree within units in the last
-place: those that the op's table states, in 16-bit types no more than 4; of sums and gradients, of
-the largest number involved. A number further off is no difference where PyTorch's own result in
-float64, rounded, is as close to it as to PyTorch's. known.py lists what is wanted otherwise.
-Exits with 1 where anything else differs, or the program dies.
+infinities and empty tensors among them; or a layer (nn.*), with the gradients of its parameters and
+the buffers that it leaves; or a few steps of an optimizer (optim.*), with the state that they leave.
+Floating results must agree within units in the last place: those that the op's table states, in
+16-bit types no more than 4; of sums and gradients, of the largest number involved. A number further
+off is no difference where PyTorch's own result in float64, rounded, is as close to it as to
+PyTorch's. known.py lists what is wanted otherwise.
+Exits with 1 where anything else differs, the program dies, or a layer, an optimizer or an option
+that both have is not drawn.
 """
 
 import argparse
@@ -30,6 +33,8 @@ import elementwise
 import known
 import layers
 import losses
+import modules
+import optimizers
 import places
 import spatial
 import structured
@@ -39,6 +44,8 @@ OPS = {}
 for module in (elementwise, structured, places, layers, spatial, algebra, losses):
     OPS |= module.table()
 OPS |= complexes.table(OPS)
+for module in (modules, optimizers):
+    OPS |= module.table()
 PICKS = {"sort", "topk", "kthvalue", "median_dim", "nanmedian_dim", "mode"}  # values and indices
 BATCH = 1000
 REFUSALS = (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError)
@@ -289,6 +296,12 @@ def main():
                 counts[refusal or ("differ" if unknown else "known" if found else "agree")] += 1
                 if unknown:
                     differences[case.name].append((case, unknown))
+    missing = []
+    if not options.only:
+        seeds = lambda: map(random.Random, range(80))
+        missing = modules.undrawn(OPS, seeds) + optimizers.undrawn(OPS, seeds)
+    for name in missing:
+        print(f"{name} is not drawn: add it, or say in LEFT_OUT why")
     for name, cases in sorted(differences.items()):
         print(f"{name}: {len(cases)} cases differ")
         for case, found in cases[:options.show]:
@@ -300,7 +313,7 @@ def main():
     print(f"{options.cases} cases of {len(names)} ops on {options.device}, seed {options.seed}, "
           f"PyTorch {torch.__version__}, {time.monotonic() - begin:.0f} s: "
           + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
-    return 1 if differences else 0
+    return 1 if differences or missing else 0
 
 
 if __name__ == "__main__":

@@ -78,6 +78,11 @@ def adds_up_16_bits(case):
     return case.inputs[0].base.element_size() == 2 and is_expanded(case)
 
 
+def options(case):
+    """Those of a function, or of a module."""
+    return case.args.get("options", case.args)
+
+
 def lacks_freedom(case):
     shape, dims = case.inputs[0].base.shape, case.args["dims"]
     for kind, *view in case.inputs[0].views:
@@ -126,14 +131,14 @@ KNOWN = [
     ("trapezoid", "value", lambda case: view_shape(case.inputs[0])[case.args["dim"]] == 1,
      "one sample has no area, be it infinite; PyTorch takes infinity from infinity"),
     ("hypot", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
-    ("hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
+    ("hardsigmoid|nn.Hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
      "a sixth is one of float64; PyTorch's is one of float32"),
-    ("poisson_nll_loss", "gradient value", lambda case: case.args["full"],
+    ("poisson_nll_loss|nn.PoissonNLLLoss", "gradient value", lambda case: options(case)["full"],
      "targets that get no term of Stirling's get none in the gradient; PyTorch's is NaN below 0"),
     ("addcmul_?", "refused", lambda case: isinstance(case.args["other"], float),
      "a fraction is no factor of integers, as for add; PyTorch cuts it off"),
-    ("cosine_embedding_loss|cosine_similarity", "gradient value",
-     lambda case: has_small(case) or edge(case) or any(x.views for x in case.inputs),
+    ("cosine_embedding_loss|cosine_similarity|nn.Cosine.*", "gradient value",
+     lambda case: has_small(case) or edge(case) or any(x.views or x.base.shape[-1:] == (1,) for x in case.inputs),
      "of vectors that are short or parallel the gradient is a difference of large numbers"),
     ("logit_?", "gradient value", lambda case: bool((floats(case)[0] == 0).any()),
      "an infinite gradient at -0 may have either sign"),
@@ -165,7 +170,7 @@ KNOWN = [
      "equal infinities share the gradient; PyTorch's is NaN"),
     ("softsign", "value", lambda case: case.dtypes[0] in INTEGERS,
      "integers become floating numbers before 1 is added; PyTorch's overflow"),
-    ("margin_ranking_loss|triplet_margin_loss|hinge_embedding_loss", "gradient value", always,
+    ("margin_ranking_loss|triplet_margin_loss|hinge_embedding_loss|nn.(MarginRanking|Triplet.*|HingeEmbedding|Multi(Label)?Margin)Loss", "gradient value", always,
      "at the bound of a hinge rounding decides whether there is a slope"),
     ("soft_margin_loss", VALUE, lambda case: largest(case) > 80,
      "the logarithm of one more than an exponential does not overflow"),
@@ -200,22 +205,27 @@ KNOWN = [
      "bool is neither multiplied nor averaged"),
     ("(nan)?median", "refused", lambda case: math.prod(view_shape(case.inputs[0])) == 0,
      "no elements have no median, as they have no maximum; PyTorch's is NaN"),
-    ("max_unpool[123]d", "refused", always, "a result of size 0 is refused, as conv2d's"),
+    ("max_unpool[123]d|nn.MaxUnpool[123]d", "refused", always, "a result of size 0 is refused, as conv2d's"),
     ("(var|std)(_mean)?", "gradient value", lacks_freedom,
      "where the correction leaves no degree of freedom the gradient is infinite or NaN, as the "
      "variance is; PyTorch's is so of all dimensions, and finite of some"),
-    ("bce(_weight)?", "gradient value", always,
+    ("bce(_weight)?|nn.BCELoss", "gradient value", always,
      "the floor of (1 - p) p is 1e-12 in float64; PyTorch's is the nearest float32"),
-    ("kl_div", "gradient value", lambda case: edge(case) or bool((floats(case)[1] == 0).any()),
+    ("nn.BatchNorm[23]d", "gradient value", lambda case: any(
+        kind == "transpose" for kind, *_ in case.inputs[0].views),
+     "PyTorch adds up wrong numbers where the channels of a volume lie innermost"),
+    ("cosine_embedding_loss|nn.CosineEmbeddingLoss", "value", has_small,
+     "the 1e-12 beside the squares is one of float64; PyTorch's is the nearest float32"),
+    ("kl_div|nn.KLDivLoss", "gradient value", lambda case: edge(case) or bool((floats(case)[1] == 0).any()),
      "at a target of 0 the gradient is that of target * input; PyTorch's is 0 / 0"),
-    ("conv_transpose[123]d", "refused", always,
+    ("conv_transpose[123]d|nn.ConvTranspose[123]d", "refused", always,
      "a result of size 0 is refused, as conv2d's"),
     ("erf_?", VALUE, lambda case: "float32" in case.dtypes and any(
         bool(((t != 0) & (t.abs() < 1e-38)).any()) for t in floats(case)),
      "erf of subnormal numbers is right to 1e-43, not to the last of their few digits"),
     ("norm", "gradient presence", lambda case: case.args["p"] == 0,
      "the count of elements has a gradient of 0 where PyTorch's has none"),
-    ("huber_loss", "dtype", mixed,
+    ("huber_loss|nn.HuberLoss", "dtype", mixed,
      "as of other losses the result has the promoted dtype; PyTorch's has the input's"),
     ("cumsum_|cumprod_", "refused", lambda case: case.dtypes == ["bool"],
      "int64 results do not fit bool, in 0-dimensional tensors no more than in others"),
@@ -260,8 +270,15 @@ KNOWN = [
     ("searchsorted(_scalar)?|bucketize", "value", lambda case: any(
         bool(t.isnan().any()) for t in floats(case)),
      "NaN is above all numbers, as sort() puts it; PyTorch's search passes over it"),
-    ("log(2|10|1p)?|rsqrt|reciprocal", "gradient value", is_expanded,
+    ("log(2|10|1p)?|rsqrt|reciprocal|norm|normalize", "gradient value", is_expanded,
      "an expanded input adds up large gradients that cancel; what remains is their rounding"),
+    ("nn.CosineSimilarity", "gradient value", lambda case: options(case).get("eps", 0) > 1e-3,
+     "a norm that eps replaces has no gradient; PyTorch's has"),
+    ("nn.MultiheadAttention", VALUE, lambda case: case.args["call"].get("is_causal", False) and (
+        options(case).get("add_bias_kv") or options(case).get("add_zero_attn")),
+     "every query sees an appended key; PyTorch's causal attention without weights hides it"),
+    ("nn.AdaptiveLogSoftmaxWithLoss", "refused", always,
+     "a cluster needs a feature; PyTorch's may have none, which leaves its classes alike"),
     ("polar", "gradient value", lambda case: bool((case.inputs[0].base <= 0).any()),
      "a length of 0 has a slope, and a negative one has its own; PyTorch takes that of its size"),
 ]

@@ -124,9 +124,10 @@ int run(char** argv) {
   const std::string bytes = read_file(argv[2]);
   const Device device(argv[5]);
   Table table;
-  for (const auto add : {add_elementwise, add_reductions, add_indexing, add_statistics, add_places,
-                         add_arrangements, add_layers, add_spatial, add_distances, add_linalg,
-                         add_margins, add_sequences, add_complex})
+  for (const auto add :
+       {add_elementwise, add_reductions, add_indexing, add_statistics, add_places, add_arrangements,
+        add_layers, add_spatial, add_distances, add_linalg, add_margins, add_sequences, add_complex,
+        add_modules, add_networks, add_optimizers})
     add(table);
   Writer writer;
   Json results = Json::array();

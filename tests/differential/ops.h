@@ -35,6 +35,9 @@ void add_linalg(Table& table);
 void add_margins(Table& table);
 void add_sequences(Table& table);
 void add_complex(Table& table);
+void add_modules(Table& table);
+void add_networks(Table& table);
+void add_optimizers(Table& table);
 
 /// Unset if null or missing.
 template <class T>
