@@ -154,14 +154,14 @@ Tensors results(const optim::Optimizer& optimizer, const Tensors& parameters,
 
 /// One step with the gradients of these inputs, of which null ones are undefined.
 void take_step(optim::Optimizer& optimizer, const Tensors& parameters, const Tensors& in,
-               const Json& step) {
+               const Json& step, bool maximize) {
   Tensors given;
   for (const Json& at : step)
     given.push_back(at.is_null() ? Tensor() : in.at(at.get<std::size_t>()));
   if (dynamic_cast<optim::LBFGS*>(&optimizer)) {
     optimizer.step([&] {
       optimizer.zero_grad();
-      const Tensor loss = distance(parameters, given);
+      const Tensor distant = distance(parameters, given), loss = maximize ? neg(distant) : distant;
       loss.backward();
       return loss;
     });
@@ -178,7 +178,8 @@ Tensors run_steps(optim::Optimizer& optimizer, const Tensors& parameters, const 
   const auto plateau = dynamic_cast<optim::ReduceLROnPlateau*>(scheduler.get());
   std::vector<double> rates;
   for (std::size_t step = 0; step < args["steps"].size(); ++step) {
-    take_step(optimizer, parameters, in, args["steps"][step]);
+    take_step(optimizer, parameters, in, args["steps"][step],
+              args["groups"][0].value("maximize", false));
     if (plateau)
       plateau->step(args["metrics"][step].get<double>());
     else if (scheduler)

@@ -14,7 +14,8 @@ DTYPES = ["float32"] * 4 + ["float64"] * 3 + ["float16", "bfloat16"]
 # Optimizers and schedulers of PyTorch's that are not drawn, and why.
 LEFT_OUT = {"Optimizer|LRScheduler|_LRScheduler": "bases", "SparseAdam": "sparse tensors are not supported",
             "Adafactor": "is not there"}
-UNDRAWN = {"params", "foreach", "capturable", "differentiable", "fused"}
+UNDRAWN = {"params", "foreach", "capturable", "differentiable", "fused"}  # options of how, not what
+OPTIONS_LEFT_OUT = {"Adam.decoupled_weight_decay": "AdamW has it"}
 NUMBERS = {"step", "mu_product", "mu", "eta", "n_iter", "func_evals", "t", "H_diag", "prev_loss", "ro"}
 # The iteration of Muon is Ferrite's if it does not round to bfloat16.
 exec(inspect.getsource(_muon._zeropower_via_newtonschulz).replace("bfloat16", "float64"), vars(_muon))
@@ -38,7 +39,7 @@ OPTIONS = {
               "step_sizes.0": [1e-6, 1e-3], "step_sizes.1": [50, 0.2]},
     "LBFGS": dict(lr=[0.05, 0.1], max_iter=[1, 4, 6], max_eval=[3, 9], tolerance_grad=[1e-7, 0.1],
                   tolerance_change=[1e-9, 0.01], history_size=[1, 2, 5],
-                  line_search_fn=["strong_wolfe"]),
+                  line_search_fn=["strong_wolfe"], maximize=BOOLS),
     "Muon": DECAY | dict(lr=[0.1, 0.01], momentum=[0.5, 0.9], nesterov=BOOLS, eps=[1e-7, 0.5],
                          ns_steps=[1, 3, 6], adjust_lr_fn=["original", "match_rms_adamw", "spectral_unclamped"]) | {
         "ns_coefficients.0": [2]},
@@ -212,6 +213,7 @@ def run(name):
             def closure():
                 optimizer.zero_grad()
                 loss = sum(((p * p - c) ** 2).sum() for p, c in zip(parameters, given))
+                loss = -loss if a["groups"][0].get("maximize") else loss
                 loss.backward()
                 return loss
             if name == "LBFGS":
@@ -250,7 +252,8 @@ def undrawn(table, seeds):
             args = table[PREFIX + name][0](rng)[1]
             drawn |= {k.split(".")[0] for g in args["groups"] for k in g}
             scheduled.add((args["scheduler"] or {"name": None})["name"])
-        missing += [f"{PREFIX}{name}.{o}" for o in defaults_of(cls) if o not in drawn | UNDRAWN]
+        missing += [f"{PREFIX}{name}.{o}" for o in defaults_of(cls)
+                    if o not in drawn | UNDRAWN and f"{name}.{o}" not in OPTIONS_LEFT_OUT]
     missing += [name for name, c in vars(lr_scheduler).items()
                 if inspect.isclass(c) and issubclass(c, lr_scheduler.LRScheduler)
                 and name not in scheduled | left_out]
