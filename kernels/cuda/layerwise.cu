@@ -13,52 +13,40 @@ using namespace steps;
 
 // ---- LARS: the norms of parameters and gradients, then one pass like that of SGD
 
-struct LarsFactors {
-  double lr, momentum;
-  double trust;  ///< ratio, of the decayed gradient
-  double decay;
-  double first;  ///< whether it is the first step
-};
-
-/// The inputs of the factors, on the device. Norms are those of the stored gradients, before
-/// unscaling.
-struct LarsControl {
-  const double *lr, *momentum;
-  const float *inv_scale, *found_inf;
-  const double *param_norms, *grad_norms;
-};
-
-__global__ void __launch_bounds__(kThreads)
-    count_lars(StepCounters counters, LarsArgs args, LarsControl control, LarsFactors* factors) {
-  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (i >= counters.count || (control.found_inf && *control.found_inf != 0)) return;
-  const std::int64_t step = ++*counters.entries[i].step;
-  const double lr = *control.lr;
-  LarsFactors f{lr, control.momentum ? *control.momentum : args.momentum, 1, 0,
-                step == 1 ? 1.0 : 0.0};
-  if (counters.entries[i].adapts) {
-    const double scale = control.inv_scale ? static_cast<double>(*control.inv_scale) : 1;
-    f.decay = args.weight_decay;
-    f.trust = trust_ratio(args, control.param_norms[i], fabs(scale) * control.grad_norms[i], lr);
-  }
-  factors[i] = f;
-}
-
+/// The norms are those of the stored gradients, before unscaling.
 template <class C>
-struct LarsRule : Pass<LarsFactors> {
-  C take;
-  bool has_buffer, nesterov;
+struct LarsRule : Pass {
+  static constexpr int kStates = 1;
+  struct Factors {
+    C lr, momentum;
+    C trust;  ///< ratio, of the decayed gradient
+    C decay;
+    bool first;  ///< whether it is the first step
+  };
+  LarsArgs args;
+  const float* inv_scale;
+  const double* norms;  ///< of the parameters, then of the gradients
+  std::uint32_t count;  ///< of parameters
 
-  __device__ __forceinline__ void operator()(const LarsFactors& f, C& p, C g,
-                                             C (&state)[kStates]) const {
-    g = static_cast<C>(f.trust) * (g + static_cast<C>(f.decay) * p);
-    if (has_buffer) {
-      const auto momentum = static_cast<C>(f.momentum);
-      const C buffer = f.first != 0 ? g : momentum * state[0] + take * g;
-      state[0] = buffer;
-      g = nesterov ? g + momentum * buffer : buffer;
+  __device__ __forceinline__ Factors factors(const Now& now) const {
+    Factors f{static_cast<C>(now.lr), static_cast<C>(now.momentum), 1, 0, now.step == 1};
+    if (now.adapts) {
+      const double scale = inv_scale ? static_cast<double>(*inv_scale) : 1;
+      f.decay = static_cast<C>(args.weight_decay);
+      f.trust = static_cast<C>(trust_ratio(args, norms[now.parameter],
+                                           fabs(scale) * norms[count + now.parameter], now.lr));
     }
-    p -= static_cast<C>(f.lr) * g;
+    return f;
+  }
+  __device__ __forceinline__ void operator()(const Factors& f, C& p, C g,
+                                             C (&state)[kStates]) const {
+    g = f.trust * (g + f.decay * p);
+    if (args.momentum != 0) {
+      const C buffer = f.first ? g : f.momentum * state[0] + static_cast<C>(1 - args.dampening) * g;
+      state[0] = buffer;
+      g = args.nesterov ? g + f.momentum * buffer : buffer;
+    }
+    p -= f.lr * g;
   }
 };
 
@@ -71,38 +59,40 @@ void norms_of(const Stream& stream, const FlatTensors& tensors, double* out) {
 
 // ---- LAMB: a pass for the moments and the norms, one for the parameters
 
-struct LambFactors {
-  double beta1;
-  double unbias1, unbias2;  ///< 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step)
-  double decay;
-  double step_size;  ///< lr * trust ratio, once the norms are known
-  double adapts;
-};
-
-__global__ void __launch_bounds__(kThreads)
-    count_lamb(StepCounters counters, LambArgs args, const double* momentum, const float* found_inf,
-               LambFactors* factors) {
-  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (i >= counters.count || (found_inf && *found_inf != 0)) return;
-  const auto step = static_cast<double>(++*counters.entries[i].step);
-  LambFactors f{momentum ? *momentum : args.beta1, 1, 1, 0, 0, 0};
-  if (args.bias_correction) {
-    f.unbias1 = 1 / (1 - pow(f.beta1, step));
-    f.unbias2 = 1 / sqrt(1 - pow(args.beta2, step));
-  }
-  if (counters.entries[i].adapts) {
-    f.decay = args.weight_decay;
-    f.adapts = 1;
-  }
-  factors[i] = f;
-}
-
-/// Adam's update of a parameter, before it is scaled.
+/// What both passes have. They compute updates from the moments as stored, so that these are the
+/// same.
 template <class C>
-__device__ __forceinline__ C lamb_update(const LambFactors& f, C eps, C p, C first, C second) {
-  return static_cast<C>(f.unbias1) * first / (sqrt(second) * static_cast<C>(f.unbias2) + eps) +
-         static_cast<C>(f.decay) * p;
-}
+struct LambPass : Pass {
+  static constexpr int kStates = 2;
+  struct Factors {
+    C beta1, take1;
+    C unbias1, unbias2;  ///< 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step)
+    C decay;
+  };
+  double beta2, weight_decay;
+  C eps;
+  bool bias_correction;
+
+  explicit LambPass(const LambArgs& args)
+      : beta2(args.beta2),
+        weight_decay(args.weight_decay),
+        eps(static_cast<C>(args.eps)),
+        bias_correction(args.bias_correction) {}
+
+  __device__ __forceinline__ Factors factors(const Now& now) const {
+    Factors f{static_cast<C>(now.momentum), static_cast<C>(1 - now.momentum), 1, 1,
+              now.adapts ? static_cast<C>(weight_decay) : C(0)};
+    if (bias_correction) {
+      f.unbias1 = static_cast<C>(1 / (1 - power(now.momentum, now.step)));
+      f.unbias2 = static_cast<C>(1 / sqrt(1 - power(beta2, now.step)));
+    }
+    return f;
+  }
+  /// Adam's update of a parameter, before it is scaled.
+  __device__ __forceinline__ C update(const Factors& f, C p, C first, C second) const {
+    return f.unbias1 * first / (sqrt(second) * f.unbias2 + eps) + f.decay * p;
+  }
+};
 
 struct Squares {
   double weight, update;
@@ -113,20 +103,20 @@ struct AddSquares {
   }
 };
 
-/// The sums are over updates computed from the moments as stored, because the second pass reads
-/// them so.
 template <class T, class C = Compute<T>>
-struct LambMoments : Pass<LambFactors> {
+struct LambMoments : LambPass<C> {
   static constexpr bool kWritesParam = false;
-  C beta2, take2, eps;
   Squares* partial;  ///< one per block
   Squares sum = {};
 
-  __device__ __forceinline__ void operator()(const LambFactors& f, C& p, C g, C (&state)[kStates]) {
-    state[0] = static_cast<C>(f.beta1) * state[0] + static_cast<C>(1 - f.beta1) * g;
-    state[1] = beta2 * state[1] + take2 * g * g;
-    const double u = lamb_update(f, eps, p, static_cast<C>(static_cast<T>(state[0])),
-                                 static_cast<C>(static_cast<T>(state[1])));
+  LambMoments(const LambArgs& args, Squares* partial) : LambPass<C>(args), partial(partial) {}
+
+  __device__ __forceinline__ void operator()(const typename LambPass<C>::Factors& f, C& p, C g,
+                                             C (&state)[2]) {
+    state[0] = f.beta1 * state[0] + f.take1 * g;
+    state[1] = static_cast<C>(this->beta2) * state[1] + static_cast<C>(1 - this->beta2) * g * g;
+    const double u = this->update(f, p, static_cast<C>(static_cast<T>(state[0])),
+                                  static_cast<C>(static_cast<T>(state[1])));
     sum.weight += static_cast<double>(p) * static_cast<double>(p);
     sum.update += u * u;
   }
@@ -136,10 +126,12 @@ struct LambMoments : Pass<LambFactors> {
   }
 };
 
-/// One block per array.
+using LambList = ArrayListFor<Arrays<2>>;
+
+/// step_sizes[i] = lr * trust ratio of the i-th parameter of the list. One block per parameter.
 __global__ void __launch_bounds__(kThreads)
-    scale_lamb(ArraysList list, LambArgs args, const double* lr, const float* found_inf,
-               const Squares* partial, LambFactors* factors) {
+    scale_lamb(LambList list, LambArgs args, const double* lr, const float* found_inf,
+               const Squares* partial, double* step_sizes) {
   if (found_inf && *found_inf != 0) return;
   const int array = static_cast<int>(blockIdx.x);
   const unsigned begin = list.first_block[array];
@@ -149,18 +141,26 @@ __global__ void __launch_bounds__(kThreads)
     sum = AddSquares()(sum, partial[i]);
   sum = block_reduce<kThreads>(sum, Squares{}, AddSquares());
   if (threadIdx.x != 0) return;
-  LambFactors& f = factors[array];
-  f.step_size = *lr * (f.adapts != 0 ? trust_ratio(args, sqrt(sum.weight), sqrt(sum.update)) : 1.0);
+  const bool adapts = list.entries[array].adapts != 0;
+  step_sizes[array] = *lr * (adapts ? trust_ratio(args, sqrt(sum.weight), sqrt(sum.update)) : 1.0);
 }
 
 template <class C>
-struct LambRule : Pass<LambFactors> {
-  static constexpr bool kReadsGrad = false, kWritesState = false;
-  C eps;
+struct LambRule : LambPass<C> {
+  static constexpr bool kReadsGrad = false, kWritesState = false, kCounts = false;
+  struct Factors : LambPass<C>::Factors {
+    C step_size;
+  };
+  const double* step_sizes;
 
-  __device__ __forceinline__ void operator()(const LambFactors& f, C& p, C,
-                                             C (&state)[kStates]) const {
-    p -= static_cast<C>(f.step_size) * lamb_update(f, eps, p, state[0], state[1]);
+  LambRule(const LambArgs& args, const double* step_sizes)
+      : LambPass<C>(args), step_sizes(step_sizes) {}
+
+  __device__ __forceinline__ Factors factors(const Now& now) const {
+    return {LambPass<C>::factors(now), static_cast<C>(step_sizes[now.parameter])};
+  }
+  __device__ __forceinline__ void operator()(const Factors& f, C& p, C, C (&state)[2]) const {
+    p -= f.step_size * this->update(f, p, state[0], state[1]);
   }
 };
 
@@ -169,58 +169,42 @@ struct LambRule : Pass<LambFactors> {
 void lars(const Stream& stream, const OptimBatch& batch, const LarsArgs& args) {
   const std::size_t count = batch.tensors.size();
   if (count == 0) return;
-  const Workspace norms(stream, 2 * count * sizeof(double)),
-      workspace(stream, count * sizeof(LarsFactors));
-  auto* const param_norms = norms.as<double>();
-  auto* const factors = workspace.as<LarsFactors>();
+  const Workspace workspace(stream, 2 * count * sizeof(double));
+  auto* const norms = workspace.as<double>();
   FlatTensors params{.arrays = {}, .dtype = batch.dtype},
       grads{.arrays = {}, .dtype = batch.grad_dtype.value_or(batch.dtype)};
   for (const OptimTensor& t : batch.tensors) {
     params.arrays.push_back({t.param, t.numel});
     grads.arrays.push_back({const_cast<void*>(t.grad), t.numel});
   }
-  norms_of(stream, params, param_norms);
-  norms_of(stream, grads, param_norms + count);
-  for_each_counters(batch, [&](const StepCounters& counters, std::size_t first) {
-    const LarsControl control{batch.lr,        batch.momentum,      batch.inv_scale,
-                              batch.found_inf, param_norms + first, param_norms + count + first};
-    launch({"count_lars", stream, blocks_for(counters.count, kThreads), kThreads}, count_lars,
-           counters, args, control, factors + first);
-  });
+  norms_of(stream, params, norms);
+  norms_of(stream, grads, norms + count);
   dispatch(batch, "lars", [&]<class T, class G>() {
-    using C = Compute<T>;
-    const LarsRule<C> rule{
-        {}, static_cast<C>(1 - args.dampening), args.momentum != 0, args.nesterov};
-    for_each_update<T, G>(stream, "lars", batch, factors, 0, args.maximize, rule);
+    const LarsRule<Compute<T>> rule{
+        {}, args, batch.inv_scale, norms, static_cast<std::uint32_t>(count)};
+    for_each_update<T, G>(stream, "lars", batch, args.momentum, 0, args.maximize, rule);
   });
 }
 
 void lamb(const Stream& stream, const OptimBatch& batch, const LambArgs& args) {
   const std::size_t count = batch.tensors.size();
   if (count == 0) return;
-  std::int64_t blocks = 0;
-  for (const OptimTensor& t : batch.tensors) blocks += blocks_for(t.numel, kChunk);
-  const Workspace workspace(stream, count * sizeof(LambFactors)),
-      sums(stream, static_cast<std::size_t>(blocks + 1) * sizeof(Squares));
-  auto* const factors = workspace.as<LambFactors>();
-  for_each_counters(batch, [&](const StepCounters& counters, std::size_t first) {
-    launch({"count_lamb", stream, blocks_for(counters.count, kThreads), kThreads}, count_lamb,
-           counters, args, batch.momentum, batch.found_inf, factors + first);
-  });
+  std::size_t blocks = 0;
+  for (const OptimTensor& t : batch.tensors) blocks += blocks_of(t.numel);
+  const Workspace sizes(stream, count * sizeof(double)), sums(stream, blocks * sizeof(Squares));
+  auto* const step_sizes = sizes.as<double>();
   dispatch(batch, "lamb", [&]<class T, class G>() {
-    using C = Compute<T>;
-    const C eps = static_cast<C>(args.eps);
     // In stream order, the sums of one list are used before those of the next overwrite them.
     auto* const partial = sums.as<Squares>();
-    const LambMoments<T> moments{
-        {}, static_cast<C>(args.beta2), static_cast<C>(1 - args.beta2), eps, partial, {}};
+    const LambMoments<T> moments(args, partial);
     for_each_update<T, G>(
-        stream, "lamb_moments", batch, factors, 0, args.maximize, moments,
-        [&](const ArraysList& list, std::size_t first) {
+        stream, "lamb_moments", batch, args.beta1, 0, args.maximize, moments,
+        [&](const LambList& list, std::size_t first) {
           launch({"scale_lamb", stream, static_cast<unsigned>(list.count), kThreads}, scale_lamb,
-                 list, args, batch.lr, batch.found_inf, partial, factors + first);
+                 list, args, batch.lr, batch.found_inf, partial, step_sizes + first);
         });
-    for_each_update<T, G>(stream, "lamb", batch, factors, 0, args.maximize, LambRule<C>{{}, eps});
+    for_each_update<T, G>(stream, "lamb", batch, args.beta1, 0, args.maximize,
+                          LambRule<Compute<T>>(args, step_sizes));
   });
 }
 

@@ -46,11 +46,12 @@ inline constexpr int kListCapacity = static_cast<int>((kListBytes - 8) /
 template <class Entry>
 using ArrayListFor = ArrayList<Entry, kListCapacity<Entry>>;
 
-/// Cuts arrays into chunks of `chunk` elements and calls launch(list, index of the list's first
-/// array) for each list; launch must start `list.blocks` blocks. entry(i) is the i-th of `count`
-/// entries.
+/// Cuts arrays into chunks of `chunk` elements, but into `least` chunks at least, and calls
+/// launch(list, index of the list's first array) for each list; launch must start `list.blocks`
+/// blocks. entry(i) is the i-th of `count` entries.
 template <class Entry, class MakeEntry, class Launch>
-void for_each_list(std::size_t count, std::int64_t chunk, MakeEntry&& entry, Launch&& launch) {
+void for_each_list(std::size_t count, std::int64_t chunk, MakeEntry&& entry, Launch&& launch,
+                   std::int64_t least = 0) {
   ArrayListFor<Entry> list;
   std::size_t first = 0;
   const auto flush = [&] {
@@ -61,7 +62,7 @@ void for_each_list(std::size_t count, std::int64_t chunk, MakeEntry&& entry, Lau
   };
   for (std::size_t i = 0; i < count; ++i) {
     const Entry e = entry(i);
-    const std::int64_t blocks = (e.numel + chunk - 1) / chunk;
+    const std::int64_t blocks = std::max(least, (e.numel + chunk - 1) / chunk);
     if (list.count == list.kMax || list.blocks + blocks > INT32_MAX) flush();
     list.entries[list.count] = e;
     list.first_block[list.count] = list.blocks;
