@@ -6,6 +6,7 @@
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
+#include "ferrite/kernels/linear_gradients.h"
 #include "ferrite/kernels/matmul.h"
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/autocast.h"
@@ -53,6 +54,25 @@ struct Kept {
   Tensor input_bits;  // of an input that is a ReLU's result; without memory if there are none
 };
 
+/// Whether the gradients of a layer that follows a ReLU come from one launch, which takes the mask
+/// from the ReLU's result.
+bool masks_by_result(const LinearLayer& layer, std::int64_t rows) {
+  return layer.weight.requires_grad() && kernels::is_small_linear(rows, layer.weight);
+}
+
+/// Returns the gradient of a layer's input; the weight's goes to `weight`, the bias's to `bias`.
+Tensor in_one_launch(const Kept& kept, const Tensor& grad, Tensor& weight, const View& bias,
+                     bool after_relu) {
+  const Tensor x = kept.input.get(), w = kept.weight.get();
+  const TensorOptions like{.dtype = grad.dtype(), .device = grad.device()};
+  weight = empty(w.shape(), like);
+  Tensor input = empty(x.shape(), like);
+  kernels::linear_gradients(
+      current_stream(grad.device()),
+      {.input = input, .weight = weight, .bias = bias, .after_relu = after_relu}, grad, x, w);
+  return input;
+}
+
 /// The gradients of the chain's input and of the layers' weights and biases, in this order.
 Gradients gradients(const std::vector<Kept>& layers, Tensor grad, Needs needs) {
   Gradients result(2 * layers.size() + 1);
@@ -67,11 +87,16 @@ Gradients gradients(const std::vector<Kept>& layers, Tensor grad, Needs needs) {
     const TensorOptions like{.dtype = grad.dtype(), .device = grad.device()};
     if (needs[at + 1]) result[at + 1] = empty({grad.size(1)}, like);
     const View sums = needs[at + 1] ? View(result[at + 1]) : View();
+    const bool continues = needed_before(layer);
+    if (needs[at] && continues && kernels::is_small_linear(grad.size(0), kept.weight.get())) {
+      grad = in_one_launch(kept, grad, result[at], sums, layer > 0);
+      continue;
+    }
     if (needs[at])
       result[at] = product(grad, transposed(grad), kept.input.get(), {.row_sums = sums});
     else if (needs[at + 1])
       kernels::column_sum(current_stream(grad.device()), sums, grad);
-    if (!needed_before(layer)) break;
+    if (!continues) break;
     MatmulOptions options;
     const Tensor input = layer > 0 ? kept.input.get() : Tensor();
     if (layer > 0) options.relu_of = input;
@@ -117,7 +142,7 @@ std::optional<Tensor> linear_chain(const Tensor& input, std::span<const LinearLa
     bool has_bits = false;
     if (i + 1 < layers.size()) {
       options.activation = Activation::relu;
-      if (records) {
+      if (records && !masks_by_result(layers[i + 1], x.size(0))) {
         bits = empty({x.size(0), kernels::relu_bits_size(weight.size(0))},
                      {.dtype = kUInt8, .device = x.device()});
         options.relu_bits = bits;

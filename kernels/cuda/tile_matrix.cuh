@@ -1,6 +1,8 @@
 // Matrices of any strides as operands of tiled products.
 #pragma once
 
+#include <algorithm>
+
 #include "ferrite/kernels/cuda/async_copy.cuh"
 #include "ferrite/kernels/cuda/tile_product.cuh"
 
@@ -88,6 +90,72 @@ struct MatrixOperand {
   __device__ Loader loader(std::uint32_t batch, std::uint32_t first_row, std::uint32_t begin,
                            std::uint32_t end) const {
     return {*this, batch, first_row, begin, end};
+  }
+};
+
+/// Whether a matrix of these steps can be a PackedOperand.
+template <class T>
+bool can_pack(const T* data, std::int64_t row_step, std::int64_t depth_step) {
+  constexpr int kRun = kPackBytes / static_cast<int>(sizeof(T));
+  return row_step == 1 && depth_step % kRun == 0 && is_aligned(data, kRun);
+}
+
+/// A matrix whose rows are adjacent and aligned at each depth, so that a thread copies 16 bytes at
+/// a time.
+template <class T, int Rows, int Depth, int Threads>
+struct PackedOperand {
+  static constexpr int kRun = kPackBytes / static_cast<int>(sizeof(T));
+  static constexpr int kAcross = Rows / kRun, kDown = Threads / kAcross;
+  static constexpr int kEach = Depth / kDown;  // packs of a slice a thread
+  static_assert(kAcross * kDown == Threads && kEach * kDown == Depth);
+
+  const T* data;
+  std::uint32_t rows, depth_count;
+  std::int64_t depth_step;
+
+  PackedOperand(const T* data, std::int64_t rows, std::int64_t depth, std::int64_t depth_step)
+      : data(data),
+        rows(static_cast<std::uint32_t>(rows)),
+        depth_count(static_cast<std::uint32_t>(depth)),
+        depth_step(depth_step) {}
+
+  __device__ std::uint32_t depth(std::uint32_t) const { return depth_count; }
+
+  class Loader {
+   public:
+    static constexpr bool kPlans = false;
+    __device__ Loader(const PackedOperand& m, std::uint32_t first_row, std::uint32_t begin,
+                      std::uint32_t end)
+        : step_(m.depth_step), end_(end) {
+      const std::uint32_t row = threadIdx.x % kAcross * kRun, k = threadIdx.x / kAcross;
+      to_ = k * tile_pitch<T>(Rows) + row;
+      k_ = begin + k;
+      from_ = m.data + first_row + row + k_ * step_;
+      const auto left = static_cast<int>(m.rows - first_row) - static_cast<int>(row);
+      count_ = std::clamp(left, 0, int{kRun});
+    }
+
+    /// Copies the next slice.
+    __device__ __forceinline__ void fetch(T* slice) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        async_copy_part<kRun>(slice + to_ + i * kDown * tile_pitch<T>(Rows),
+                              from_ + i * kDown * step_, k_ + i * kDown < end_ ? count_ : 0);
+      from_ += Depth * step_;
+      k_ += Depth;
+    }
+
+   private:
+    const T* from_;
+    std::int64_t step_;
+    std::uint32_t to_, k_, end_;
+    int count_;  // the thread's rows inside of the matrix
+  };
+
+  template <int, int, int>
+  __device__ Loader loader(std::uint32_t, std::uint32_t first_row, std::uint32_t begin,
+                           std::uint32_t end) const {
+    return {*this, first_row, begin, end};
   }
 };
 

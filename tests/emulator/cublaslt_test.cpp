@@ -168,15 +168,19 @@ TEST_CASE("a ReLU's bits mask the gradient in the product") {
 
 namespace {
 
+/// Of a chain whose gradients take a product each; fewer come from one launch a layer.
+constexpr int kManyRows = 520;
+
 /// The gradients of a chain's parameters and input in float64, and the result.
-std::vector<Tensor> chain(const Device& device, DType dtype, bool fused, bool twice) {
+std::vector<Tensor> chain(const Device& device, DType dtype, bool fused, bool twice,
+                          std::int64_t rows) {
   manual_seed(3);
   std::vector<Tensor> all;
   const auto leaf = [&](const Shape& shape) {
     all.push_back(noise(shape).to(dtype).to(device).set_requires_grad());
     return all.back();
   };
-  const Tensor x = leaf({6, 10});
+  const Tensor x = leaf({rows, 10});
   const std::array layers{ops::LinearLayer{leaf({12, 10}), leaf({12})},
                           ops::LinearLayer{leaf({9, 12}), {}},
                           ops::LinearLayer{leaf({4, 9}), leaf({4})}};
@@ -208,10 +212,10 @@ TEST_CASE("a chain of linear layers has the gradients of its layers") {
   for (const bool found : {true, false}) {
     emulator::set_cublaslt(found);
     for (const DType dtype : {kFloat32, kFloat64})
-      for (const bool twice : {false, true}) {
-        INFO(found, " ", dtype, " ", twice);
-        const std::vector<Tensor> expected = chain(Device("cpu"), kFloat64, false, twice);
-        const std::vector<Tensor> got = chain(kCuda, dtype, true, twice);
+      for (const auto& [rows, twice] : {std::pair(6, false), {6, true}, {kManyRows, false}}) {
+        INFO(found, " ", dtype, " ", rows, " ", twice);
+        const std::vector<Tensor> expected = chain(Device("cpu"), kFloat64, false, twice, rows);
+        const std::vector<Tensor> got = chain(kCuda, dtype, true, twice, rows);
         REQUIRE(got.size() == expected.size());
         const double tolerance = dtype == kFloat64 ? 1e-10 : 1e-3;
         for (std::size_t i = 0; i < got.size(); ++i) {
@@ -223,18 +227,45 @@ TEST_CASE("a chain of linear layers has the gradients of its layers") {
   emulator::set_cublaslt(false);
 }
 
-TEST_CASE("a chain's gradients take two products a layer and nothing else") {
+TEST_CASE("a chain's gradients take a launch a layer if it is small, else two products") {
   const WithCublaslt library;
   if (!has_cublaslt()) return;
-  const auto parameter = [](const Shape& shape) {
-    return randn(shape).to(kCuda).set_requires_grad();
-  };
-  const std::array layers{ops::LinearLayer{parameter({16, 8}), parameter({16})},
-                          ops::LinearLayer{parameter({4, 16}), parameter({4})}};
-  const Tensor x = parameter({6, 8}), grad = ones({6, 4}, {.device = kCuda});
-  Tensor out;
-  CHECK(calls_of([&] { out = ops::linear_chain(x, layers).value(); }) == std::pair(2, 0));
-  CHECK(calls_of([&] { out.backward(grad); }) == std::pair(4, 0));
-  CHECK_FALSE(ops::linear_chain(x.to("cpu"), layers));
-  CHECK_FALSE(ops::linear_chain(x, std::span(layers).first(1)));
+  for (const int rows : {6, kManyRows}) {
+    INFO(rows);
+    const auto parameter = [](const Shape& shape) {
+      return randn(shape).to(kCuda).set_requires_grad();
+    };
+    const std::array layers{ops::LinearLayer{parameter({16, 8}), parameter({16})},
+                            ops::LinearLayer{parameter({4, 16}), parameter({4})}};
+    const Tensor x = parameter({rows, 8}), grad = ones({rows, 4}, {.device = kCuda});
+    Tensor out;
+    CHECK(calls_of([&] { out = ops::linear_chain(x, layers).value(); }) == std::pair(2, 0));
+    CHECK(calls_of([&] { out.backward(grad); }) ==
+          (rows == kManyRows ? std::pair(4, 0) : std::pair(0, 2)));
+    CHECK_FALSE(ops::linear_chain(x.to("cpu"), layers));
+    CHECK_FALSE(ops::linear_chain(x, std::span(layers).first(1)));
+  }
+}
+
+TEST_CASE("a chain has the gradients of any one of its tensors alone") {
+  const WithCublaslt library;
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    const auto leaf = [&](const Shape& shape) {
+      return noise(shape).to(dtype).to(kCuda).set_requires_grad();
+    };
+    const std::array leaves{leaf({6, 10}), leaf({12, 10}), leaf({12}), leaf({4, 12}), leaf({4})};
+    const std::array layers{ops::LinearLayer{leaves[1], leaves[2]},
+                            ops::LinearLayer{leaves[3], leaves[4]}};
+    const auto grads_of = [&](std::span<const Tensor> some) {
+      const Tensor out = ops::linear_chain(leaves[0], layers).value();
+      const std::array outputs{(out * out).sum()};
+      return autograd::grad(outputs, some);
+    };
+    const std::vector<Tensor> all = grads_of(leaves);
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      INFO(dtype, " ", i);
+      const double tolerance = dtype == kFloat64 ? 1e-10 : 1e-4;
+      check_close(grads_of(std::span(leaves).subspan(i, 1))[0], all[i], tolerance, tolerance);
+    }
+  }
 }
