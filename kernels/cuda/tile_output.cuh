@@ -40,10 +40,12 @@ struct TileOutput {
     const std::int64_t at = map.offset(batch, row, column);
     S* const to = data + at;
     Pack<T, N> results;
+    Pack<S, N> before{};
+    if (epilogue.beta != T(0)) before = load_pack<N>(to);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       T value = sums.v[i] * epilogue.alpha;
-      if (epilogue.beta != T(0)) value += epilogue.beta * static_cast<T>(to[i]);
+      if (epilogue.beta != T(0)) value += epilogue.beta * static_cast<T>(before.v[i]);
       if (epilogue.bias) {
         const std::uint32_t r = row + (along == Along::rows ? i : 0);
         const std::uint32_t c = column + (along == Along::columns ? i : 0);
