@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(kVectorThreads)
         for (int i = 0; i < V; ++i)
           sums[u] += static_cast<T>(a[u].v[i]) * static_cast<T>(b[u].v[i]);
       else
-        for (std::uint32_t i = at; i < end; ++i)
+#pragma unroll 1
+        for (std::uint32_t i = at; i < end; ++i)  // fewer than V
           sums[u] += static_cast<T>(matrix[i]) * static_cast<T>(vector[i]);
     }
   }
