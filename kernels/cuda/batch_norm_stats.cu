@@ -75,7 +75,7 @@ template <class T>
 struct ValueMoments {
   using Scalar = Compute<T>;
   static constexpr std::size_t kItemsize = sizeof(T);
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 4, kResults = 2;
   const T* in;
 
   template <int V>
@@ -107,7 +107,7 @@ template <class T>
 struct GradientSums {
   using Scalar = Compute<T>;
   static constexpr std::size_t kItemsize = sizeof(T);
-  static constexpr int kUnroll = 2;
+  static constexpr int kUnroll = 2, kResults = 2;
   const T *dy, *in, *out;
   T* passed;
   const Scalar *mean, *invstd, *weight, *bias;
@@ -303,13 +303,12 @@ void batch_norm_backward_reduce(const Stream& stream, const ChannelLayout& layou
         .reads_in = sum_dy_xhat.data != nullptr || mask.from == ReluMask::From::input};
     const bool aligned = is_aligned(sums.dy, kPack) && is_aligned(sums.in, kPack) &&
                          is_aligned(sums.out, kPack) && is_aligned(sums.passed, kPack);
+    const SumsTo<S, 2> to{.sum = {sum_dy.as<S>(), sum_dy_xhat.as<S>()},
+                          .factor = {nullptr, sums.invstd}};
     const auto merge = [&](const Partials<S>& partials) {
-      merge_sums(stream, "batch_norm_backward_merge", partials, layout.channels, sum_dy.as<S>(),
-                 sum_dy_xhat.as<S>(), sums.invstd);
+      merge_sums(stream, "batch_norm_backward_merge", partials, layout.channels, to);
     };
-    const Merged<S> merged{.first = sum_dy.as<S>(),
-                           .second = sum_dy_xhat.as<S>(),
-                           .factor = sums.invstd,
+    const Merged<S> merged{.to = to,
                            .counters = counters.as<std::int32_t>(),
                            .counters_size = counters.data ? counters.numel : 0};
     reduce_channels<GradientSums<T>, kPack>(

@@ -1,18 +1,20 @@
-// Two results for each channel of a ChannelMatrix, in two stages whose order depends only on sizes.
-// In the first, blocks store a partial result for each piece of a column (reduce_columns) or
+// A few results for each channel of a ChannelMatrix, in two stages whose order depends only on
+// sizes. In the first, blocks store a partial result for each piece of a column (reduce_columns) or
 // channel (reduce_runs); in the second, merge_partials() merges them in double.
 //
 // A reduction R over operands of equal layout defines what is summed:
 //   R::Scalar           the type of the computation
+//   R::kResults         the number of results of a channel
 //   R::kUnroll          packs that a thread has in flight, a divisor of kTileUnroll
 //   R::Loaded<V>        V adjacent elements of each operand; load<V>(at, row) reads them
 //   R::Params<W>        parameters of W channels; params(ChannelsAt<W>) reads them
 //   R::State<W>         W running results, which consist of Scalars: clear() first,
 //                       settle() after the last add(), merge(later State), result(k, w)
-//                       for k = 0, 1
+//                       for k below kResults
 //   add(state, params, loaded[N])    adds N packs, to one channel where W is 1
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "ferrite/kernels/cuda/block.cuh"
@@ -22,7 +24,7 @@
 
 namespace ferrite::kernels::cuda {
 
-/// The partial results, [2, pieces, columns], and the mapping from channels to them.
+/// The partial results, [kResults, pieces, columns], and the mapping from channels to them.
 template <class S>
 struct Partials {
   S* data = nullptr;
@@ -50,35 +52,51 @@ struct Partials {
   }
 };
 
+/// What becomes of K plain sums of each channel.
+template <class S, int K>
+struct SumsTo {
+  S* sum[K] = {};            // null: not needed
+  const S* factor[K] = {};   // of the sum; null: 1
+  S* first_again = nullptr;  // where the first sum goes, too
+
+  bool is_empty() const {
+    return first_again == nullptr && std::ranges::all_of(sum, [](const S* to) { return !to; });
+  }
+  __device__ void put(int k, std::int64_t channel, double value) const {
+    if (factor[k] != nullptr) value *= static_cast<double>(factor[k][channel]);
+    if (sum[k] != nullptr) sum[k][channel] = static_cast<S>(value);
+    if (k == 0 && first_again != nullptr) first_again[channel] = static_cast<S>(value);
+  }
+};
 /// Where the first stage of plain sums is to merge its partial results itself, and what it needs
-/// for that; merge_sums() says what the results are.
-template <class S>
+/// for that.
+template <class S, int K = 2>
 struct Merged {
-  S *first = nullptr, *second = nullptr;
-  const S* factor = nullptr;
+  SumsTo<S, K> to;
   std::int32_t* counters = nullptr;  // zeros, before and after
   std::int64_t counters_size = 0;
-  double* groups = nullptr;  // set by reduce_columns() if it does merge: [2, groups, columns]
+  double* groups = nullptr;  // set by reduce_columns() if it does merge: [K, groups, columns]
 };
 /// Pieces of which one block adds up the partial results.
 inline constexpr unsigned kMergeGroup = 32;
 
-/// The State of two plain sums.
-template <class S, int W>
+/// The State of K plain sums.
+template <class S, int W, int K = 2>
 struct SumsState {
-  S sum[2][W];
+  S sum[K][W];
 
   __device__ void clear() {
 #pragma unroll
-    for (int w = 0; w < W; ++w) sum[0][w] = sum[1][w] = 0;
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int w = 0; w < W; ++w) sum[k][w] = 0;
   }
   __device__ void settle() {}
   __device__ void merge(const SumsState& b) {
 #pragma unroll
-    for (int w = 0; w < W; ++w) {
-      sum[0][w] += b.sum[0][w];
-      sum[1][w] += b.sum[1][w];
-    }
+    for (int k = 0; k < K; ++k)
+#pragma unroll
+      for (int w = 0; w < W; ++w) sum[k][w] += b.sum[k][w];
   }
   __device__ S result(int k, int w) const { return sum[k][w]; }
 };
@@ -107,22 +125,25 @@ __device__ __forceinline__ void add_some(const R& r, State& state, const Params&
   }
 }
 
-/// Adds up `rows` rows of doubles or floats, of which a block has `n` columns, up to kTileThreads:
-/// from(k, row, column) is what a thread adds; put(k, column, sum) receives the sums. The order
-/// depends on `rows` and `n` alone.
-template <class From, class Put>
+/// Adds up `rows` rows of K doubles or floats a column, of which a block has `n` columns, up to
+/// kTileThreads: from(k, row, column) is what a thread adds; put(k, column, sum) receives the sums.
+/// The order depends on `rows` and `n` alone.
+template <int K, class From, class Put>
 __device__ void sum_rows(std::int64_t rows, unsigned n, const From& from, const Put& put) {
-  FERRITE_SHARED(shared, double[2][kTileThreads]);
+  FERRITE_SHARED(shared, double[K][kTileThreads]);
   const unsigned slices = kTileThreads / n, slice = threadIdx.x / n, column = threadIdx.x % n;
-  double sums[2] = {};
+  double sums[K] = {};
   if (slice < slices)
     for (std::int64_t row = slice; row < rows; row += slices)
-      for (int k = 0; k < 2; ++k) sums[k] += from(k, row, column);
+#pragma unroll
+      for (int k = 0; k < K; ++k) sums[k] += from(k, row, column);
   __syncthreads();  // an earlier call's reads
-  for (int k = 0; k < 2; ++k) shared[k][threadIdx.x] = sums[k];
+#pragma unroll
+  for (int k = 0; k < K; ++k) shared[k][threadIdx.x] = sums[k];
   __syncthreads();
   if (slice != 0) return;
-  for (int k = 0; k < 2; ++k) {
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
     double sum = 0;
     for (unsigned other = 0; other < slices; ++other) sum += shared[k][other * n + column];
     put(k, column, sum);
@@ -131,46 +152,38 @@ __device__ void sum_rows(std::int64_t rows, unsigned n, const From& from, const 
 
 /// The second stage inside the first: the last block of each group of pieces adds up the group's
 /// partial results, and the last of these blocks the groups'.
-template <class S>
+template <class S, int K>
 __device__ void merge_in_place(const Tiles& tiles, unsigned across, unsigned piece, int pack,
-                               const S* partial, const Merged<S>& to) {
+                               const S* partial, const Merged<S, K>& merged) {
   const std::int64_t columns = tiles.packs * pack,
                      first = std::int64_t{across} * tiles.width * pack;
   const auto n = static_cast<unsigned>(min(columns - first, std::int64_t{tiles.width} * pack));
   const unsigned group = piece / kMergeGroup, groups = (tiles.down + kMergeGroup - 1) / kMergeGroup;
   const unsigned begin = group * kMergeGroup, some = min(tiles.down - begin, kMergeGroup);
-  std::int32_t* const counters = to.counters + across * (groups + 1);
+  std::int32_t* const counters = merged.counters + across * (groups + 1);
   if (!is_last(counters + group, some)) return;
-  sum_rows(
+  sum_rows<K>(
       some, n,
       [&](int k, std::int64_t row, unsigned column) {
         return static_cast<double>(
             partial[(std::int64_t{k} * tiles.down + begin + row) * columns + first + column]);
       },
       [&](int k, unsigned column, double sum) {
-        to.groups[(std::int64_t{k} * groups + group) * columns + first + column] = sum;
+        merged.groups[(std::int64_t{k} * groups + group) * columns + first + column] = sum;
       });
   if (!is_last(counters + groups, groups)) return;
-  sum_rows(
+  sum_rows<K>(
       groups, n,
       [&](int k, std::int64_t row, unsigned column) {
-        return to.groups[(std::int64_t{k} * groups + row) * columns + first + column];
+        return merged.groups[(std::int64_t{k} * groups + row) * columns + first + column];
       },
-      [&](int k, unsigned column, double sum) {
-        const std::int64_t channel = first + column;
-        if (k == 0) {
-          if (to.first != nullptr) to.first[channel] = static_cast<S>(sum);
-        } else if (to.second != nullptr) {
-          if (to.factor != nullptr) sum *= static_cast<double>(to.factor[channel]);
-          to.second[channel] = static_cast<S>(sum);
-        }
-      });
+      [&](int k, unsigned column, double sum) { merged.to.put(k, first + column, sum); });
 }
 
 template <class R, int V>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
     reduce_columns(R r, Tiles tiles, ChannelOf channel, typename R::Scalar* partial,
-                   Merged<typename R::Scalar> merged) {
+                   Merged<typename R::Scalar, R::kResults> merged) {
   using S = typename R::Scalar;
   using State = typename R::template State<V>;
   constexpr int kWords = sizeof(State) / sizeof(S);
@@ -224,7 +237,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
   }
   if (down == 0 && pack < tiles.packs) {
 #pragma unroll
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < R::kResults; ++k) {
       S* const to =
           partial + (static_cast<std::int64_t>(k) * tiles.down + piece) * columns + column;
 #pragma unroll
@@ -278,7 +291,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
   });
   if (threadIdx.x != 0) return;
 #pragma unroll
-  for (int k = 0; k < 2; ++k)
+  for (int k = 0; k < R::kResults; ++k)
     partial[(static_cast<std::int64_t>(k) * runs.pieces + piece) * runs.channels + channel] =
         state.result(k, 0);
 }
@@ -290,7 +303,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
 template <class R, int V, class Finish>
 void reduce_columns(const Stream& stream, const char* name, const R& r, const ChannelMatrix& m,
                     const ChannelLayout& layout, bool params_aligned, const Finish& finish,
-                    Merged<typename R::Scalar> merged = {}) {
+                    Merged<typename R::Scalar, R::kResults> merged = {}) {
   using S = typename R::Scalar;
   Tiles tiles(m, kWarp);
   // Pieces are long enough for few partial results, and short enough for many blocks.
@@ -302,10 +315,11 @@ void reduce_columns(const Stream& stream, const char* name, const R& r, const Ch
   const bool merges =
       layout.inner == 1 && m.joined == 1 && tiles.across * (groups + 1) <= merged.counters_size;
   // Doubles come first, for their alignment.
-  const auto group_bytes =
-      merges ? 2 * static_cast<std::size_t>(groups * m.columns) * sizeof(double) : 0;
-  const Workspace memory(
-      stream, group_bytes + 2 * static_cast<std::size_t>(pieces * m.columns) * sizeof(S));
+  const auto results_of = [&](std::int64_t rows) {
+    return R::kResults * static_cast<std::size_t>(rows * m.columns);
+  };
+  const std::size_t group_bytes = merges ? results_of(groups) * sizeof(double) : 0;
+  const Workspace memory(stream, group_bytes + results_of(pieces) * sizeof(S));
   if (merges) merged.groups = memory.as<double>();
   const Partials<S> partials{
       .data = reinterpret_cast<S*>(memory.as<char>() + group_bytes),
@@ -340,8 +354,8 @@ void reduce_runs(const Stream& stream, const char* name, const R& r, const Chann
                     .step_runs = static_cast<std::uint32_t>(kTileThreads / run),
                     .step_packs = static_cast<std::uint32_t>(kTileThreads % run)};
   runs.pieces = (runs.packs + runs.packs_per_piece - 1) / runs.packs_per_piece;
-  const Workspace memory(stream,
-                         2 * sizeof(S) * runs.pieces * static_cast<std::size_t>(layout.channels));
+  const Workspace memory(
+      stream, R::kResults * sizeof(S) * runs.pieces * static_cast<std::size_t>(layout.channels));
   const Partials<S> partials{
       .data = memory.as<S>(),
       .pieces = runs.pieces,
@@ -359,7 +373,8 @@ void reduce_runs(const Stream& stream, const char* name, const R& r, const Chann
 template <class R, int V, class Finish>
 void reduce_channels(const Stream& stream, const char* name, const R& r,
                      const ChannelLayout& layout, bool aligned, bool params_aligned,
-                     const Finish& finish, const Merged<typename R::Scalar>& merged = {}) {
+                     const Finish& finish,
+                     const Merged<typename R::Scalar, R::kResults>& merged = {}) {
   if (layout.channels == 0) return;
   if (layout.count() == 0) return finish(Partials<typename R::Scalar>());
   const ChannelMatrix m = channel_matrix(layout, R::kItemsize, V, aligned, 8);
@@ -400,40 +415,36 @@ __device__ inline double sum_slices(double value, unsigned channels) {
 
 namespace detail {
 
-template <class S>
+template <class S, int K>
 __global__ void __launch_bounds__(kMergeThreads)
-    merge_sums(Partials<S> partials, std::int64_t channels, unsigned together, S* first, S* second,
-               const S* factor) {
+    merge_sums(Partials<S> partials, std::int64_t channels, unsigned together, SumsTo<S, K> to) {
   const std::int64_t channel =
       static_cast<std::int64_t>(blockIdx.x) * together + threadIdx.x % together;
   const unsigned slice = threadIdx.x / together, slices = kMergeThreads / together;
   const std::int64_t n = channel < channels ? partials.count() : 0;
-  double sums[2] = {};
+  double sums[K] = {};
   for (std::int64_t q = slice; q < n; q += slices) {
     const auto place = partials.place(q, channel);
-    sums[0] += partials.get(0, place);
-    sums[1] += partials.get(1, place);
+#pragma unroll
+    for (int k = 0; k < K; ++k) sums[k] += partials.get(k, place);
   }
-  sums[0] = sum_slices(sums[0], together);
-  sums[1] = sum_slices(sums[1], together);
-  if (slice != 0 || channel >= channels) return;
-  if (first != nullptr) first[channel] = static_cast<S>(sums[0]);
-  if (second == nullptr) return;
-  if (factor != nullptr) sums[1] *= static_cast<double>(factor[channel]);
-  second[channel] = static_cast<S>(sums[1]);
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    const double sum = sum_slices(sums[k], together);
+    if (slice == 0 && channel < channels) to.put(k, channel, sum);
+  }
 }
 
 }  // namespace detail
 
-/// The second stage of plain sums; the second sum of each channel is multiplied by `factor`. Any
-/// pointer may be null.
-template <class S>
+/// The second stage of plain sums.
+template <class S, int K>
 void merge_sums(const Stream& stream, const char* name, const Partials<S>& partials,
-                std::int64_t channels, S* first, S* second, const S* factor) {
-  if (first == nullptr && second == nullptr) return;
+                std::int64_t channels, const SumsTo<S, K>& to) {
+  if (to.is_empty()) return;
   const unsigned together = merged_channels(partials.count());
-  launch({name, stream, blocks_for(channels, together), kMergeThreads}, detail::merge_sums<S>,
-         partials, channels, together, first, second, factor);
+  launch({name, stream, blocks_for(channels, together), kMergeThreads}, detail::merge_sums<S, K>,
+         partials, channels, together, to);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kLayerNormThreads)
 template <class T>
 struct ColumnSums {
   using Scalar = Compute<T>;
-  static constexpr int kUnroll = 2;
+  static constexpr int kUnroll = 2, kResults = 2;
   const T *dy, *in;
   const Scalar *mean, *rstd;
 
@@ -271,8 +271,8 @@ void layer_norm_backward(const Stream& stream, std::int64_t rows, std::int64_t w
 
     if (grad_weight.data || grad_bias.data) {
       const auto merge = [&](const Partials<S>& partials) {
-        merge_sums<S>(stream, "layer_norm_backward_merge", partials, width, grad_bias.as<S>(),
-                      grad_weight.as<S>(), nullptr);
+        merge_sums(stream, "layer_norm_backward_merge", partials, width,
+                   SumsTo<S, 2>{.sum = {grad_bias.as<S>(), grad_weight.as<S>()}});
       };
       const auto reduce = [&]<int V>() {
         reduce_columns<ColumnSums<T>, V>(
