@@ -64,6 +64,12 @@ struct RunningStatistics {
   View batches;  ///< one int64, the number of batches
   double momentum = 0.1;
 };
+/// What training takes besides the input.
+struct BatchTraining {
+  BatchStatistics batch;
+  RunningStatistics running;
+  double eps = 1e-5;
+};
 /// The number of int32 zeros by which blocks of batch_norm_backward_reduce() find out which is the
 /// last.
 inline constexpr std::int64_t kNormCounters = 1024;
@@ -124,6 +130,32 @@ FERRITE_KERNEL_OF("batch_norm", batch_norm_max_pool_backward, const Pool2d& pool
                   const View& grad_out, const View& code, const View& in, const View& mean,
                   const View& invstd, const View& weight, const View& bias, const View& sum_dy,
                   const View& sum_dy_xhat);
+
+/// One of two batch norms of equal layout and dtype whose results are added, and pass a ReLU
+/// together. `weight` and `bias` are optional.
+struct PairedNorm {
+  View in, mean, invstd, weight, bias;
+};
+/// batch_norm_train() of both, with their means and inverse deviations written, and out = relu(the
+/// sum of their results), in one pass. Rounded once, at the end.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_pair_train, const ChannelLayout& layout, const View& out,
+                  const PairedNorm& a, const PairedNorm& b, const BatchTraining& of_a,
+                  const BatchTraining& of_b, const View& counters);
+
+/// The gradients of the parameters of a pair; all are needed.
+struct PairSums {
+  View dy, dy_again;          ///< each channel's sum of dy, twice: the gradients of both biases
+  View dy_xhat_a, dy_xhat_b;  ///< of dy * (in - mean) * invstd: the gradients of the weights
+};
+/// batch_norm_backward_reduce() of both. dy counts as 0 where the ReLU blocked, which is found from
+/// the inputs again.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_pair_backward_reduce, const ChannelLayout& layout,
+                  const PairSums& sums, const View& dy, const PairedNorm& a, const PairedNorm& b,
+                  const View& counters);
+/// batch_norm_backward_apply() of both; dx_a and dx_b are optional, and may be dy.
+FERRITE_KERNEL_OF("batch_norm", batch_norm_pair_backward_apply, const ChannelLayout& layout,
+                  const View& dx_a, const View& dx_b, const View& dy, const PairedNorm& a,
+                  const PairedNorm& b, const PairSums& sums);
 
 /// Rows of `width` contiguous elements: out = (in - mean) * rstd * weight + bias, each row with its
 /// own mean and rstd (written, [rows]); weight and bias [width], optional. If `mean` has no data,

@@ -11,7 +11,7 @@ namespace ferrite::kernels::cuda {
 template <class T>
 struct Apply {
   using Scalar = Compute<T>;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 4, kNorms = 1;
   const T *in, *residual;
   T* out;
   const Scalar *mean, *invstd, *weight, *bias;
@@ -27,14 +27,23 @@ struct Apply {
   };
   template <int W>
   __device__ Params<W> params(const ChannelsAt<W>& channels) const {
+    Scalar means[1][W], inverses[1][W];
+    channels.get(means[0], mean);
+    channels.get(inverses[0], invstd);
+    return params_of(channels, means, inverses);
+  }
+  /// The same from given means and inverse deviations (train_columns).
+  template <int W>
+  __device__ Params<W> params_of(const ChannelsAt<W>& channels, const Scalar (&means)[kNorms][W],
+                                 const Scalar (&inverses)[kNorms][W]) const {
     Params<W> p;
-    Scalar inverse[W];
-    channels.get(p.mean, mean);
-    channels.get(inverse, invstd);
     channels.get(p.scale, weight, Scalar(1));
     channels.get(p.shift, bias);
 #pragma unroll
-    for (int w = 0; w < W; ++w) p.scale[w] *= inverse[w];
+    for (int w = 0; w < W; ++w) {
+      p.mean[w] = means[0][w];
+      p.scale[w] *= inverses[0][w];
+    }
     return p;
   }
   template <int V>
