@@ -152,7 +152,8 @@ struct PairSums {
 FERRITE_KERNEL_OF("batch_norm", batch_norm_pair_backward_reduce, const ChannelLayout& layout,
                   const PairSums& sums, const View& dy, const PairedNorm& a, const PairedNorm& b,
                   const View& counters);
-/// batch_norm_backward_apply() of both; dx_a and dx_b are optional, and may be dy.
+/// batch_norm_backward_apply() of both; dx_a and dx_b are optional, and on a CUDA device one of
+/// them may be dy (the CPU computes some elements twice).
 FERRITE_KERNEL_OF("batch_norm", batch_norm_pair_backward_apply, const ChannelLayout& layout,
                   const View& dx_a, const View& dx_b, const View& dy, const PairedNorm& a,
                   const PairedNorm& b, const PairSums& sums);

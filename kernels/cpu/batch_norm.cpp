@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ferrite/kernels/cpu/batch_norm_terms.h"
 #include "ferrite/kernels/cpu/channel_loops.h"
 #include "ferrite/kernels/cpu/pool_loops.h"
 #include "ferrite/kernels/norm.h"
@@ -13,46 +14,6 @@ namespace {
 double count_of(const View& count, std::int64_t n) {
   if (!count.data) return static_cast<double>(n);
   return count.dtype == kFloat64 ? *count.as<double>() : static_cast<double>(*count.as<float>());
-}
-
-/// A channel parameter as lanes need it: `otherwise` where it is absent.
-template <class S>
-std::vector<S> values_of(const View& param, std::int64_t channels, S otherwise) {
-  if (!param.data) return std::vector<S>(index(channels), otherwise);
-  return std::vector<S>(param.as<S>(), param.as<S>() + channels);
-}
-
-/// f(std::true_type()) or f(std::false_type()).
-template <class F>
-void either(bool condition, F&& f) {
-  condition ? f(std::true_type()) : f(std::false_type());
-}
-
-/// weight * invstd.
-template <class S>
-std::vector<S> scales_of(const View& weight, const View& invstd, std::int64_t channels) {
-  std::vector<S> scales = values_of<S>(weight, channels, 1);
-  for (std::size_t c = 0; c < scales.size(); ++c) scales[c] *= invstd.as<S>()[c];
-  return scales;
-}
-
-/// The affine step, to the same bits forward and backward. `deviation` is in - mean: subtracted
-/// first, as a mean far from zero must not cancel against the bias.
-template <class V, class P>
-auto affine(const V& deviation, const P& scale, const P& shift) {
-  return deviation * scale + shift;
-}
-
-/// What a T can hold of `v`.
-template <class T, int W>
-Lanes<Compute<T>, W> rounded(const Lanes<Compute<T>, W>& v) {
-  if constexpr (std::is_same_v<T, Compute<T>>) {
-    return v;
-  } else {
-    T to[W];
-    store<W>(to, v);
-    return load<W>(to);
-  }
 }
 
 /// The gradient behind a ReLU, at W elements.
@@ -68,46 +29,11 @@ struct Gate {
   Lanes<S, W> operator()(std::int64_t at, const Lanes<S, W>& g, const Lanes<S, W>& deviation,
                          const P& scale, const P& shift) const {
     if (from == ReluMask::From::nothing) return g;
-    if (from == ReluMask::From::output) return pass<W>(g, load<W>(out + at));
+    if (from == ReluMask::From::output) return pass(g, load<W>(out + at));
     // A small result may have become 0.
-    return pass<W>(g, rounded<T, W>(affine(deviation, scale, shift)));
-  }
-
- private:
-  template <int W>
-  static Lanes<S, W> pass(const Lanes<S, W>& g, const Lanes<S, W>& result) {
-    return result <= 0 ? Lanes<S, W>{} : g;
+    return pass(g, rounded<T, W>(affine(deviation, scale, shift)));
   }
 };
-
-/// The terms of dx = scale * dy - shift - slope * (x - mean); zeros without sums.
-template <class S>
-struct Terms {
-  std::vector<S> shifts, slopes;
-};
-template <class S>
-Terms<S> terms_of(const std::vector<S>& scales, const View& sum_dy, const View& sum_dy_xhat,
-                  const View& invstd, double count) {
-  Terms<S> terms{std::vector<S>(scales.size()), std::vector<S>(scales.size())};
-  if (!sum_dy.data) return terms;
-  for (std::size_t c = 0; c < scales.size(); ++c) {
-    const double scale = static_cast<double>(scales[c]) / count;
-    terms.shifts[c] = static_cast<S>(scale * static_cast<double>(sum_dy.as<S>()[c]));
-    terms.slopes[c] = static_cast<S>(scale * static_cast<double>(sum_dy_xhat.as<S>()[c]) *
-                                     static_cast<double>(invstd.as<S>()[c]));
-  }
-  return terms;
-}
-
-/// Hands over all sums of a part.
-template <class Put, class S, std::size_t V>
-void put_sums(Put&& put, const std::array<S, V>& sums) {
-  for (std::size_t k = 0; k < sums[0].size(); ++k) {
-    std::array<std::remove_cvref_t<decltype(sums[0][0])>, V> values;
-    for (std::size_t v = 0; v < V; ++v) values[v] = sums[v][k];
-    put(static_cast<int>(k), values);
-  }
-}
 
 /// Mean and M2 of parts with `size(p)`, mean(p) and m2(p).
 struct Moments {
@@ -332,20 +258,8 @@ void batch_norm_backward_reduce(const ChannelLayout& layout, const View& sum_dy,
       });
     }
     const std::int64_t channels = layout.channels;
-    const Scratch<double> totals(2 * channels);
-    double *const dys = totals.data(), *const dy_xhats = dys + channels;
-    std::fill_n(dys, 2 * channels, 0.0);
-    for (std::int64_t p = 0; p < pieces.pieces(); ++p)
-      for (int k = 0; k < (sum_dy_xhat.data ? 2 : 1); ++k) {
-        const double* const part = pieces.get(k, p);
-        double* const to = dys + k * channels;
-        for (std::int64_t c = 0; c < channels; ++c) to[c] += part[c];
-      }
-    if (sum_dy.data) std::copy_n(dys, channels, sum_dy.as<S>());
-    if (sum_dy_xhat.data)
-      for (std::int64_t c = 0; c < channels; ++c)
-        sum_dy_xhat.as<S>()[c] =
-            static_cast<S>(dy_xhats[c] * static_cast<double>(invstd.as<S>()[c]));
+    if (sum_dy.data) put_total(sum_dy.as<S>(), pieces, 0, channels);
+    if (sum_dy_xhat.data) put_total(sum_dy_xhat.as<S>(), pieces, 1, channels, invstd.as<S>());
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "ferrite/kernels/norm.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/tests/kernels/norm_cases.h"
 #include "ferrite/tests/kit/kernel_case.h"
 #include "ferrite/tests/support/close.h"
 
@@ -16,6 +17,8 @@ using kernels::ReluMask;
 using kernels::View;
 using kit::KernelCase;
 using kit::Operand;
+using test::powers;
+using test::quarters;
 
 namespace {
 
@@ -32,21 +35,6 @@ PoolAxis draw_axis(KernelCase& c) {
     for (std::int64_t o = 0; o < a.output; ++o) fits = fits && a.window(o).count > 0;
     if (fits) return a;
   }
-}
-
-/// Multiples of 1/4, and powers of 2: sums and products are exact, and equal maxima occur, of which
-/// every device must pick the same.
-Tensor quarters(KernelCase& c, const Shape& shape) {
-  Tensor t = empty(shape, {.dtype = kFloat64});
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.data<double>()[i] = static_cast<double>(c.integer(-7, 7)) / 4;
-  return t;
-}
-Tensor powers(KernelCase& c, const Shape& shape) {
-  Tensor t = empty(shape, {.dtype = kFloat64});
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.data<double>()[i] = std::ldexp(1.0, -static_cast<int>(c.integer(0, 2)));
-  return t;
 }
 
 }  // namespace

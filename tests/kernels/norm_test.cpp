@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "ferrite/tests/kernels/norm_cases.h"
 #include "ferrite/tests/kit/kernel_case.h"
 #include "ferrite/tests/support/close.h"
 
@@ -17,57 +18,13 @@ using kernels::ReluMask;
 using kernels::View;
 using kit::KernelCase;
 using kit::Operand;
-
-namespace {
-
-DType draw_dtype(KernelCase& c) { return c.pick({kFloat32, kFloat16, kBFloat16, kFloat64}); }
-
-/// The dtype of statistics and parameters.
-DType statistics(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
-
-/// Error of float32 sums of a few thousand values of size `scale`, plus the result's own rounding.
-kit::Tolerance tolerance(DType dtype, double scale) {
-  return {.rtol = test::rounding_of(dtype), .atol = (dtype == kFloat64 ? 1e-13 : 3e-6) * scale};
-}
-
-/// NHWC with all kinds of channel counts, and NCHW with planes that are whole packs, short, odd or
-/// of several pieces.
-ChannelLayout draw_layout(KernelCase& c) {
-  switch (c.integer(0, 6)) {
-    case 0:  // NHWC in packs
-      return {.outer = c.integer(1, 300), .channels = 8 * c.integer(1, 12), .inner = 1};
-    case 1:  // any number of channels; rows joined if 8 divides the outer size
-      return {.outer = c.coin() ? 8 * c.integer(1, 30) : c.integer(1, 99),
-              .channels = c.size(40, 1),
-              .inner = 1};
-    case 2:  // more channels than the width of a tile
-      return {.outer = c.integer(1, 20), .channels = c.integer(250, 600), .inner = 1};
-    case 3:  // planes of whole packs
-      return {.outer = c.integer(1, 9), .channels = c.integer(1, 9), .inner = 8 * c.integer(8, 60)};
-    case 4:  // short planes, many images: by columns
-      return {
-          .outer = 8 * c.integer(8, 12), .channels = c.integer(1, 8), .inner = c.integer(2, 20)};
-    case 5:  // planes of odd sizes
-      return {.outer = c.integer(1, 7), .channels = c.integer(1, 9), .inner = c.integer(2, 99)};
-    default:  // several pieces per channel
-      return {.outer = 3, .channels = 2, .inner = c.coin() ? 8 * 701 : 4099};
-  }
-}
-
-Shape shape_of(const ChannelLayout& layout) {
-  return {layout.outer, layout.channels, layout.inner};
-}
-
-/// Parameters of the channels; sometimes absent, or off the 16-byte boundary.
-Operand parameter(KernelCase& c, const ChannelLayout& layout, DType dtype, double low,
-                  double high) {
-  return c.input({layout.channels}, statistics(dtype), {.low = low, .high = high});
-}
-Operand optional_parameter(KernelCase& c, const ChannelLayout& layout, DType dtype) {
-  return c.coin() ? parameter(c, layout, dtype, -2, 2) : Operand();
-}
-
-}  // namespace
+using test::draw_dtype;
+using test::draw_layout;
+using test::optional_parameter;
+using test::parameter;
+using test::shape_of;
+using test::statistics;
+using test::tolerance;
 
 TEST_CASE("channel_stats") {
   kit::for_each_case("channel_stats", 120, [](KernelCase& c) {
