@@ -10,6 +10,8 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/batch_norm_arguments.h"
+#include "ferrite/ops/batch_norm_pair.h"
 #include "ferrite/ops/norm.h"
 #include "ferrite/ops/norm_arguments.h"
 #include "ferrite/ops/norm_gradient.h"
@@ -28,89 +30,20 @@ using kernels::NormActivation;
 using kernels::ReluMask;
 using kernels::View;
 using ops::norms::as_dtype;
-using ops::norms::check_eps;
-using ops::norms::check_input;
-using ops::norms::check_parameter;
+using ops::norms::backward_counters;
+using ops::norms::batch_statistics;
+using ops::norms::BatchNorm;
+using ops::norms::changed_by_training;
+using ops::norms::Channels;
+using ops::norms::channels_of;
+using ops::norms::check_batch_norm;
+using ops::norms::check_count;
 using ops::norms::dense;
 using ops::norms::optional;
 using ops::norms::statistics_dtype;
+using ops::norms::TrainedStatistics;
 
 namespace {
-
-struct Channels {
-  ChannelLayout layout;
-  MemoryFormat format;
-};
-
-Channels channels_of(const Tensor& input) {
-  const Shape& s = input.shape();
-  std::int64_t inner = 1;
-  for (int d = 2; d < s.size(); ++d) inner *= s[d];
-  if (input.suggest_memory_format() == kChannelsLast)
-    return {{.outer = s[0] * inner, .channels = s[1], .inner = 1}, kChannelsLast};
-  return {{.outer = s[0], .channels = s[1], .inner = inner}, kContiguous};
-}
-
-struct BatchNorm {
-  const char* op;
-  const Tensor &input, &running_mean, &running_var, &weight, &bias;
-  const BatchNormFuncOptions& options;
-};
-
-/// How errors, profiles and the tape name a batch norm with what follows it.
-const char* name_of(const BatchNormFuncOptions& options) {
-  if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
-  if (!options.relu) return "batch_norm";
-  return options.max_pool ? "batch_norm_relu_max_pool" : "batch_norm_relu";
-}
-
-void check_residual(const Tensor& residual, const Tensor& input, const char* op) {
-  if (!residual.defined()) return;
-  FERRITE_CHECK(residual.shape() == input.shape(), ShapeError, op,
-                "residual is {}, expected the shape of input {}", residual.describe(),
-                input.describe());
-  FERRITE_CHECK(residual.dtype() == input.dtype(), DTypeError, op, "residual is {}, input {}",
-                residual.dtype(), input.dtype());
-  FERRITE_CHECK(residual.device() == input.device(), DeviceError, op,
-                "residual is on {}, input on {}", residual.device(), input.device());
-}
-
-void check_batch_norm(const BatchNorm& args) {
-  const Tensor& input = args.input;
-  const char* const op = args.op;
-  check_input(input, op);
-  check_eps(args.options.eps, op);
-  FERRITE_CHECK(input.dim() >= 2, ShapeError, op,
-                "expects an input of [N, C], [N, C, L] or [N, C, H, W], got {}", input.describe());
-  FERRITE_CHECK(!args.options.max_pool || input.dim() == 4, ShapeError, op,
-                "expects an input of [N, C, H, W] before a max pooling, got {}", input.describe());
-  const Shape shape{input.size(1)};
-  check_parameter(args.weight, shape, input, "weight", op);
-  check_parameter(args.bias, shape, input, "bias", op);
-  check_parameter(args.running_mean, shape, input, "running_mean", op);
-  check_parameter(args.running_var, shape, input, "running_var", op);
-  const Tensor &mean = args.running_mean, &var = args.running_var;
-  FERRITE_CHECK(mean.defined() == var.defined(), ValueError, op,
-                "running_mean and running_var must both be there, or neither");
-  FERRITE_CHECK(!mean.defined() || mean.dtype() == var.dtype(), DTypeError, op,
-                "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
-  FERRITE_CHECK(args.options.training || mean.defined(), ValueError, op,
-                "needs running_mean and running_var unless training = true");
-  check_residual(args.options.residual, input, op);
-  const Tensor& batches = args.options.batches;
-  FERRITE_CHECK(!batches.defined() || (batches.numel() == 1 && batches.dtype() == kInt64 &&
-                                       batches.device() == input.device()),
-                ValueError, op, "expected one int64 on {} for the number of batches, got {}",
-                input.device(), batches.describe());
-  if (!args.options.statistics.defined()) return;
-  for (const Tensor* t : {&args.options.statistics.mean, &args.options.statistics.m2}) {
-    FERRITE_CHECK(t->defined(), ValueError, op, "statistics need both mean and m2");
-    check_parameter(*t, shape, input, "a known statistic", op);
-    FERRITE_CHECK(t->dtype() == statistics_dtype(input.dtype()) && t->is_contiguous(), DTypeError,
-                  op, "expected contiguous statistics of {}, got {}",
-                  statistics_dtype(input.dtype()), t->describe());
-  }
-}
 
 /// The mean that is subtracted from each channel, and the factor that it is then multiplied by.
 struct Statistics {
@@ -119,35 +52,26 @@ struct Statistics {
   Tensor count = {};     ///< [1], values a channel of all parts; undefined where there is one part
 };
 
-/// The statistics of this batch, or of this part of it: means and M2.
+/// The statistics of this part of the batch: means and M2.
 struct OwnStatistics {
-  Tensor packed;  // [2C + 1] where there are other parts: both of these, and room for a count
+  Tensor packed;  // [2C + 1]: both of these, and room for a count
   ChannelStatistics of_channels;
 };
 
 OwnStatistics own_statistics(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
   const std::int64_t channels = layout.channels;
-  const TensorOptions options{.dtype = statistics_dtype(x.dtype()), .device = x.device()};
-  const ChannelStatistics& known = args.options.statistics;
-  OwnStatistics own;
-  if (args.options.parts) {
-    own.packed = empty({2 * channels + 1}, options);
-    own.of_channels = {own.packed.narrow(0, 0, channels), own.packed.narrow(0, channels, channels)};
-  } else if (known.defined()) {
-    return {{}, known};
-  } else {
-    own.of_channels = {empty({channels}, options), empty({channels}, options)};
-  }
-  const Tensor &mean = own.of_channels.mean, &m2 = own.of_channels.m2;
+  const Tensor packed =
+      empty({2 * channels + 1}, {.dtype = statistics_dtype(x.dtype()), .device = x.device()});
+  const Tensor mean = packed.narrow(0, 0, channels), m2 = packed.narrow(0, channels, channels);
   const Stream stream = current_stream(x.device());
-  if (known.defined()) {
+  if (const ChannelStatistics& known = args.options.statistics; known.defined()) {
     kernels::copy(stream, mean, known.mean);
     kernels::copy(stream, m2, known.m2);
     if (known.are_sums) kernels::stats_of_sums(stream, mean, m2, layout.count());
   } else {
     kernels::channel_stats(stream, layout, mean, m2, x);
   }
-  return own;
+  return {packed, {mean, m2}};
 }
 
 /// The statistics of all parts, from one exchange of mean, M2 and count.
@@ -161,19 +85,6 @@ ChannelStatistics combine(BatchParts& parts, const OwnStatistics& own, std::int6
   kernels::combine_stats(stream, whole.mean, whole.m2, count, all.narrow(1, 0, channels),
                          all.narrow(1, channels, channels), all.select(1, 2 * channels));
   return whole;
-}
-
-void check_count(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout) {
-  const BatchParts* const parts = args.options.parts.get();
-  const bool others = parts && !parts->alone();
-  FERRITE_CHECK(others || layout.count() != 1, ShapeError, args.op,
-                "cannot train on a single value a channel, got {}; use a larger batch or eval mode",
-                x.describe());
-}
-
-void changed_by_training(const BatchNorm& args) {
-  for (const Tensor* t : {&args.running_mean, &args.running_var, &args.options.batches})
-    if (t->defined()) autograd::changed_inplace(*t, args.op);
 }
 
 /// The statistics of all parts, with which the running ones are updated.
@@ -204,16 +115,13 @@ struct Affine {
 Statistics normalize_batch(const BatchNorm& args, const Tensor& x, const ChannelLayout& layout,
                            const Affine& to, bool for_backward) {
   const NoGradGuard guard;
-  const ChannelStatistics of = own_statistics(args, x, layout).of_channels;
-  Statistics s{of.are_sums ? empty_like(of.mean) : of.mean, empty_like(of.mean)};
-  if (for_backward && x.device().is_cuda())
-    s.counters = empty({kernels::kNormCounters}, {.dtype = kInt32, .device = x.device()});
+  const TrainedStatistics of = batch_statistics(args, x, layout);
+  Statistics s{of.mean, of.invstd};
+  if (for_backward) s.counters = backward_counters(x.device());
+  const kernels::BatchTraining training = of.training(args);
   kernels::batch_norm_train(current_stream(x.device()), layout, to.out, to.x, s.mean, s.invstd,
-                            {of.mean, of.m2, of.are_sums},
-                            {optional(args.running_mean), optional(args.running_var),
-                             optional(args.options.batches), args.options.momentum},
-                            args.options.eps, to.weight, to.bias, to.residual, to.activation,
-                            optional(s.counters));
+                            training.batch, training.running, training.eps, to.weight, to.bias,
+                            to.residual, to.activation, optional(s.counters));
   changed_by_training(args);
   return s;
 }
@@ -324,7 +232,7 @@ Tensor batch_norm(const BatchNorm& args) {
                   optional(added),
                   relu ? NormActivation::relu : NormActivation::none};
   Statistics s;
-  if (options.training) check_count(args, x, channels.layout);
+  if (options.training) check_count(args, channels.layout);
   if (options.training && !options.parts) {
     s = normalize_batch(args, x, channels.layout, to, records);
   } else {
@@ -357,7 +265,7 @@ Tensor batch_norm(const BatchNorm& args) {
                                     .eps = eps,
                                     .relu = from != ReluMask::From::nothing,
                                     .out = out},
-                                   grad, needs);
+                                   grad, {needs[0], needs[1], needs[2], needs[3]});
     } else {
       const Tensor x = input.get(), w = dense(weight.get(), dtype), b = dense(bias.get(), dtype);
       const ReluMask mask{
@@ -374,6 +282,13 @@ Tensor batch_norm(const BatchNorm& args) {
   return out;
 }
 
+/// How errors, profiles and the tape name a batch norm with what follows it.
+const char* name_of(const BatchNormFuncOptions& options) {
+  if (options.residual.defined()) return options.relu ? "batch_norm_add_relu" : "batch_norm_add";
+  if (!options.relu) return "batch_norm";
+  return options.max_pool ? "batch_norm_relu_max_pool" : "batch_norm_relu";
+}
+
 /// Whether the ReLU and the pooling behind it can be one pass with the affine step.
 bool pools_in_one(const ops::PoolPlan& plan, const BatchNormFuncOptions& options) {
   return plan.has_cells() && options.training && options.relu && !options.residual.defined() &&
@@ -386,7 +301,7 @@ Tensor batch_norm_max_pool(const BatchNorm& args, const ops::PoolPlan& plan) {
   const DType dtype = statistics_dtype(input.dtype());
   const Tensor x = dense(input, input.dtype(), channels.format);
   const Tensor w = dense(weight, dtype), b = dense(bias, dtype);
-  check_count(args, x, channels.layout);
+  check_count(args, channels.layout);
   const bool records = recording(input, weight, bias);
   const Statistics s = normalize_batch(args, x, channels.layout, {.x = x}, records);
   const TensorOptions of_results{
@@ -410,7 +325,7 @@ Tensor batch_norm_max_pool(const BatchNorm& args, const ops::PoolPlan& plan) {
     if (grad_enabled()) {
       g = ops::batch_norm_gradient(
           {.x = input.get(), .weight = weight.get(), .bias = bias.get(), .eps = eps, .relu = true},
-          ops::max_pool_backward(plan, grad, code), needs);
+          ops::max_pool_backward(plan, grad, code), {needs[0], needs[1], needs[2]});
     } else {
       g = max_pool_norm_backward(channels, plan, grad, input.get(), picked, code,
                                  dense(weight.get(), dtype), dense(bias.get(), dtype),
@@ -429,6 +344,8 @@ Tensor batch_norm_max_pool(const BatchNorm& args, const ops::PoolPlan& plan) {
 
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormFuncOptions& options) {
+  if (options.shortcut)
+    return ops::batch_norm_shortcut(input, running_mean, running_var, weight, bias, options);
   const auto then_pool = [&](const Tensor& t) {
     return options.max_pool ? max_pool2d(t, *options.max_pool) : t;
   };

@@ -13,6 +13,18 @@
 
 namespace ferrite {
 
+/// A second batch norm, on the shortcut of a residual block, by the arguments that batch_norm()
+/// would have.
+struct BatchNormShortcut {
+  Tensor input;  ///< of the shape, dtype and device of the first one's
+  Tensor running_mean = {}, running_var = {};  ///< in memory of their own
+  Tensor weight = {}, bias = {};               ///< its parameters
+  double momentum = 0.1;                       ///< weight of this batch in the running statistics
+  double eps = 1e-5;                           ///< as that of batch_norm()
+  ChannelStatistics statistics = {};           ///< those of its input, where they are known
+  Tensor batches = {};                         ///< its number of batches
+};
+
 /// Named as in libtorch.
 struct BatchNormFuncOptions {
   /// Whether to normalise by the statistics of this batch rather than the running ones.
@@ -22,6 +34,9 @@ struct BatchNormFuncOptions {
   /// Added to the result, before the ReLU; of the shape, dtype and device of the input. The sum is
   /// rounded to the input's type once, at the end.
   Tensor residual = {};
+  /// In place of a residual: another batch norm, in the same mode, whose result is added. `parts`
+  /// are those of the first alone.
+  std::optional<BatchNormShortcut> shortcut = {};
   bool relu = false;  ///< whether a ReLU follows
   /// A max_pool2d() after that, of [N, C, H, W].
   std::optional<MaxPool2dOptions> max_pool = {};
@@ -47,8 +62,10 @@ struct BatchNormFuncOptions {
 /// A residual and a ReLU, as blocks of residual networks have them, cost no pass over the data of
 /// their own. Without a residual the ReLU keeps no output for its gradient: it finds from the input
 /// again where it let it pass. In training, a ReLU without a residual and the max pooling behind it
-/// are one pass too in channels_last, which keeps neither of their inputs. Errors and profiles name
-/// the form: batch_norm_relu, batch_norm_add_relu, batch_norm_add, batch_norm_relu_max_pool.
+/// are one pass too in channels_last, which keeps neither of their inputs. In training, a batch
+/// norm on the shortcut and the ReLU behind the sum are one pass with the first norm, forward and
+/// in the gradient. Errors and profiles name the form: batch_norm_relu, batch_norm_add_relu,
+/// batch_norm_add, batch_norm_relu_max_pool, batch_norm_shortcut.
 Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {},
                   const BatchNormFuncOptions& options = {});

@@ -34,7 +34,8 @@ Tensor through(const Normal& normal, const Tensor& grad, const Dims& dims) {
 
 }  // namespace
 
-Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad, Needs needs) {
+Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad,
+                              const BatchNormNeeds& needs) {
   const DType wide = norms::statistics_dtype(norm.x.dtype());
   const int n = norm.x.dim();
   Shape per_channel = Shape::filled(n, 1), all_but_channels{0};
@@ -57,13 +58,13 @@ Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad, N
     dy = where(passed, dy, 0);
   }
   Gradients g(4);
-  if (needs[0]) {
+  if (needs.input) {
     const Tensor scaled = norm.weight.defined() ? dy * spread(norm.weight) : dy;
     g[0] = (given ? scaled * normal.invstd : through(normal, scaled, dims)).to(norm.x.dtype());
   }
-  if (needs[1]) g[1] = sum(dy * normal.x, dims);
-  if (needs[2]) g[2] = sum(dy, dims);
-  if (needs[3]) g[3] = dy.to(grad.dtype());
+  if (needs.weight) g[1] = sum(dy * normal.x, dims);
+  if (needs.bias) g[2] = sum(dy, dims);
+  if (needs.residual) g[3] = dy.to(grad.dtype());
   return g;
 }
 

@@ -15,9 +15,13 @@ struct BatchNormInputs {
   Tensor out;  ///< with a ReLU behind a residual
 };
 
+/// Which gradients are needed.
+struct BatchNormNeeds {
+  bool input, weight, bias, residual = false;
+};
 /// The gradients of input, weight, bias and residual.
 autograd::Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tensor& grad,
-                                        autograd::Needs needs);
+                                        const BatchNormNeeds& needs);
 
 /// The gradients of input, weight and bias of layer_norm over the last `dims` dimensions, or of
 /// rms_norm, which is not centered.
