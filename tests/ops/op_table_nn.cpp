@@ -142,6 +142,27 @@ void add_norms(std::vector<Op>& table) {
                                        {.training = training, .residual = c[5], .relu = relu});
                    }));
   }
+  for (const bool in_columns : {true, false})
+    promoted(add("batch_norm_shortcut",
+                 {image,
+                  statistic,
+                  statistic,
+                  optional({4}),
+                  optional({4}),
+                  {.shape = image.shape},
+                  statistic,
+                  statistic,
+                  optional({4}),
+                  optional({4})},
+                 [=](C c) {
+                   const BatchNormShortcut shortcut{.input = c[5],
+                                                    .running_mean = c[6],
+                                                    .running_var = c[7],
+                                                    .weight = c[8],
+                                                    .bias = c[9]};
+                   return batch_norm(in_columns ? last(c[0]) : c[0], c[1], c[2], c[3], c[4],
+                                     {.training = true, .shortcut = shortcut, .relu = true});
+                 }));
   in_lower_precision(add("conv2d_statistics", {image, {{3, 4, 1, 1}}, optional({3})}, [](C c) {
     const auto [y, statistics] = conv2d_statistics(c[0], c[1], c[2]);
     const Tensor out = batch_norm(y, {}, {}, {}, {}, {.training = true, .statistics = statistics});
