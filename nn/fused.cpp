@@ -59,6 +59,15 @@ Tensor normalize(BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   return then.max_pool ? max_pool2d(out, *then.max_pool) : out;
 }
 
+/// conv(x), which also gives the statistics of its output.
+Tensor conv_with_statistics(Conv2d& conv, const Tensor& x, ChannelStatistics& statistics) {
+  return conv.in_call([&] {
+    const auto result = ops::conv2d_sums(conv.padded(x), conv.weight, conv.bias, conv.op_options());
+    statistics = result.statistics;
+    return result.output;
+  });
+}
+
 /// The same for conv(x).
 Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOptions then) {
   if (bn.is_identity() && then.relu && !then.residual.defined() && !bn.has_hooks())
@@ -66,11 +75,7 @@ Tensor normalize(Conv2d& conv, BatchNorm& bn, const Tensor& x, BatchNormFuncOpti
   // Hooks of the convolution may change its output.
   if (conv.has_hooks() || !bn.uses_batch_statistics())
     return normalize(bn, conv(x), std::move(then));
-  const Tensor out = conv.in_call([&] {
-    const auto result = ops::conv2d_sums(conv.padded(x), conv.weight, conv.bias, conv.op_options());
-    then.statistics = result.statistics;
-    return result.output;
-  });
+  const Tensor out = conv_with_statistics(conv, x, then.statistics);
   return normalize(bn, out, std::move(then));
 }
 
@@ -157,6 +162,33 @@ Tensor run_in_order(std::span<Module* const> modules, const Tensor& input) {
     rest = rest.subspan(fused.modules);
   }
   return x;
+}
+
+Shortcut::Shortcut(Sequential& layers, const Tensor& input) : x_(input) {
+  if (layers.empty()) return;
+  const std::vector<Module*> modules = layers.children();
+  Conv2d* conv = plain<Conv2d>(modules, 0);
+  BatchNorm2d* bn = plain<BatchNorm2d>(modules, 1);
+  if (layers.has_hooks() || modules.size() != 2 || !conv || !bn || !bn->uses_batch_statistics() ||
+      input.dim() != 4) {
+    x_ = layers(input);
+    return;
+  }
+  norm_ = bn;
+  x_ = layers.in_call([&] { return conv_with_statistics(*conv, input, statistics_); });
+}
+
+Tensor Shortcut::output() const {
+  return norm_ ? normalize(*norm_, x_, {.statistics = statistics_}) : x_;
+}
+
+Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Shortcut& shortcut) {
+  const bool may_fuse = shortcut.norm_ && shortcut.norm_ != &bn && !bn.has_hooks() &&
+                        bn.uses_batch_statistics() && !bn.is_synchronized();
+  auto second =
+      may_fuse ? shortcut.norm_->as_shortcut(shortcut.x_, shortcut.statistics_) : std::nullopt;
+  if (!second) return conv_bn_add_relu(conv, bn, x, shortcut.output());
+  return normalize(conv, bn, x, {.shortcut = std::move(second), .relu = true});
 }
 
 }  // namespace ferrite::nn

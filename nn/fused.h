@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "ferrite/nn/containers.h"
 #include "ferrite/nn/conv.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/norm.h"
@@ -44,6 +45,26 @@ Tensor conv_bn_relu_max_pool(Conv2d& conv, BatchNorm& bn, const Tensor& x,
                              const MaxPool2dOptions& pool);
 /// relu(bn(conv(x)) + residual) as one call, which fuses what the device can.
 Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Tensor& residual);
+
+/// The shortcut of a residual block. Of a convolution and a batch norm, conv_bn_add_relu() computes
+/// the norm together with its own; until then only the convolution has run.
+class Shortcut {
+ public:
+  /// Runs `layers`, which must outlive this, on `input`; without layers that is the output.
+  Shortcut(Sequential& layers, const Tensor& input);
+  /// What comes out of the layers. Runs the norm if it is left: call it once, and not before
+  /// conv_bn_add_relu().
+  Tensor output() const;
+
+ private:
+  friend Tensor conv_bn_add_relu(Conv2d&, BatchNorm&, const Tensor&, const Shortcut&);
+
+  Tensor x_;
+  BatchNorm* norm_ = nullptr;  // left to run on x_
+  ChannelStatistics statistics_;
+};
+/// relu(bn(conv(x)) + shortcut.output()) as one call, which fuses what the device can.
+Tensor conv_bn_add_relu(Conv2d& conv, BatchNorm& bn, const Tensor& x, const Shortcut& shortcut);
 
 /// The output of a Sequential of these modules, which run one by one or fused with those that
 /// follow.

@@ -89,6 +89,19 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   return out;
 }
 
+std::optional<BatchNormShortcut> BatchNorm::as_shortcut(const Tensor& x,
+                                                        const ChannelStatistics& statistics) const {
+  if (!uses_batch_statistics() || (is_training() && batch_parts_)) return {};
+  BatchNormShortcut shortcut{
+      .input = x, .weight = weight, .bias = bias, .eps = options_.eps, .statistics = statistics};
+  if (!running_mean.defined() || autograd::is_recomputing()) return shortcut;
+  if (!options_.momentum) return {};
+  shortcut.running_mean = running_mean, shortcut.running_var = running_var;
+  shortcut.batches = num_batches_tracked;
+  shortcut.momentum = *options_.momentum;
+  return shortcut;
+}
+
 void BatchNorm::become_identity() {
   for (Tensor* const t : {&weight, &bias, &running_mean, &running_var, &num_batches_tracked})
     *t = Tensor();

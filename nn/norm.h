@@ -52,6 +52,11 @@ class BatchNorm : public NormBase {
   /// The same with the op's further features (ops/norm.h): the residual, ReLU and statistics of
   /// `options`; the module sets the other fields.
   Tensor forward(const Tensor& input, BatchNormFuncOptions options);
+  /// What forward(x) would do as the option `shortcut` of another norm, in training; nothing where
+  /// this cannot be said in advance (running statistics that are means over all batches, statistics
+  /// of larger batches, evaluation). Not checked: `x`, of which `statistics` may be known.
+  std::optional<BatchNormShortcut> as_shortcut(const Tensor& x,
+                                               const ChannelStatistics& statistics) const;
   /// Whether the next forward() normalises by the statistics of its batch.
   bool uses_batch_statistics() const {
     return !is_identity_ && (is_training() || !running_mean.defined());

@@ -91,11 +91,11 @@ Tensor in_order(std::initializer_list<Module*> layers, const Tensor& x) {
   return run_in_order(std::span(layers.begin(), layers.size()), x);
 }
 
-/// relu(bn(conv(x)) + residual).
+/// relu(bn(conv(x)) + identity.output()).
 Tensor add_relu(Conv2d& conv, BatchNorm2d& bn, ReLU& relu, const Tensor& x,
-                const Tensor& residual) {
-  if (relu.has_hooks()) return relu(conv_bn(conv, bn, x) + residual);
-  return conv_bn_add_relu(conv, bn, x, residual);
+                const Shortcut& identity) {
+  if (relu.has_hooks()) return relu(conv_bn(conv, bn, x) + identity.output());
+  return conv_bn_add_relu(conv, bn, x, identity);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ BasicBlock::BasicBlock(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor BasicBlock::forward(const Tensor& input) {
-  const Tensor identity = downsample.empty() ? input : downsample(input);
+  const Shortcut identity(downsample, input);
   const Tensor out = in_order({&conv1, &bn1, &relu}, input);
   return add_relu(conv2, bn2, relu, out, identity);
 }
@@ -141,7 +141,7 @@ Bottleneck::Bottleneck(std::int64_t in_channels, std::int64_t channels, std::int
 }
 
 Tensor Bottleneck::forward(const Tensor& input) {
-  const Tensor identity = downsample.empty() ? input : downsample(input);
+  const Shortcut identity(downsample, input);
   const Tensor out = in_order({&conv1, &bn1, &relu, &conv2, &bn2, &relu}, input);
   return add_relu(conv3, bn3, relu, out, identity);
 }
