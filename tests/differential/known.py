@@ -54,7 +54,7 @@ def has_small(case):
 
 
 def is_empty(case):
-    return any(0 in list(x.base.shape) for x in case.inputs)
+    return any(0 in view_shape(x) for x in case.inputs)
 
 
 def mixed(case):
@@ -71,6 +71,10 @@ def has_ties(t):
 
 def is_expanded(case):
     return any(kind == "expand" for kind, *_ in case.inputs[0].views)
+
+
+def any_expanded(case):
+    return any(kind == "expand" for x in case.inputs for kind, *_ in x.views)
 
 
 def adds_up_16_bits(case):
@@ -114,7 +118,7 @@ KNOWN = [
      "gelu(inf) is inf; PyTorch's vector loops give NaN, its loops over elements do not"),
     ("fmod(_scalar)?", "value", is_huge,
      "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
-    ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish", "gradient value", has_infinite,
+    ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish|hardshrink", "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
     ("(complex:)?(fill_|copy_)", "gradient presence", always,
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
@@ -158,7 +162,7 @@ KNOWN = [
     ("multi(label)?_margin_loss", VALUE, has_infinite, "NaN stays NaN; PyTorch leaves it out"),
     ("grid_sample", VALUE, has_infinite,
      "pixels of weight 0 do not count, and a point that is moved to a border has no gradient, be the image infinite; PyTorch's is NaN"),
-    ("cdist", VALUE, has_infinite, "differences of infinities count as those of norm() do"),
+    ("[cp]dist", VALUE, has_infinite, "differences of infinities count as those of norm() do"),
     ("cdist", "gradient value", lambda case: case.args["p"] == "inf",
      "equal extrema share the gradient, as those of norm() do; PyTorch's get all of it each"),
     ("cdist", VALUE, lambda case: case.args["p"] == 2,
@@ -279,6 +283,10 @@ KNOWN = [
      "every query sees an appended key; PyTorch's causal attention without weights hides it"),
     ("nn.AdaptiveLogSoftmaxWithLoss", "refused", always,
      "a cluster needs a feature; PyTorch's may have none, which leaves its classes alike"),
+    ("complex:addcdiv_?", "gradient value", any_expanded,
+     "an expanded input adds up large gradients that cancel; what remains is their rounding"),
+    ("std(_mean)?", "gradient value", is_expanded,
+     "of equal numbers the deviation is 0 or its rounding, by which the gradient is divided"),
     ("polar", "gradient value", lambda case: bool((case.inputs[0].base <= 0).any()),
      "a length of 0 has a slope, and a negative one has its own; PyTorch takes that of its size"),
 ]

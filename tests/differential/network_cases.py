@@ -10,7 +10,7 @@ from elementwise import view_shape
 from layer_cases import plain
 from modules import BOOLS, pick
 from structured import indices
-from tensors import Input, values
+from tensors import Input, make_input, values
 
 
 def chance(training):
@@ -80,7 +80,7 @@ def sequence(rng, options, batch, length, width, dtype):
     shape = [length] + batch + [width]
     if options.get("batch_first") and batch:
         shape[:2] = shape[1::-1]
-    return plain(rng, shape, dtype)
+    return make_input(rng, shape, dtype, "plain", expands=False)  # equal features have no variance
 
 
 def attention(rng, dtype, training):
