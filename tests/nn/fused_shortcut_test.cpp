@@ -45,6 +45,7 @@ struct Block : nn::Cloneable<Block> {
 /// Two steps of `block`, fused and layer by layer.
 void check_alike(Block& block, MemoryFormat format = kChannelsLast) {
   block.to(kFloat64);
+  block.zero_grad();
   const auto copy = block.clone();
   for (std::uint64_t step = 0; step < 2; ++step) {
     Generator generator(3 + step);
