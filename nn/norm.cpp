@@ -92,13 +92,15 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
 std::optional<BatchNormShortcut> BatchNorm::as_shortcut(const Tensor& x,
                                                         const ChannelStatistics& statistics) const {
   if (!uses_batch_statistics() || (is_training() && batch_parts_)) return {};
+  // Also where a checkpoint recomputes a batch: it must save what the first run did.
+  if (running_mean.defined() && !options_.momentum) return {};
   BatchNormShortcut shortcut{
       .input = x, .weight = weight, .bias = bias, .eps = options_.eps, .statistics = statistics};
-  if (!running_mean.defined() || autograd::is_recomputing()) return shortcut;
-  if (!options_.momentum) return {};
-  shortcut.running_mean = running_mean, shortcut.running_var = running_var;
-  shortcut.batches = num_batches_tracked;
-  shortcut.momentum = *options_.momentum;
+  if (running_mean.defined() && !autograd::is_recomputing()) {
+    shortcut.running_mean = running_mean, shortcut.running_var = running_var;
+    shortcut.batches = num_batches_tracked;
+    shortcut.momentum = *options_.momentum;
+  }
   return shortcut;
 }
 
