@@ -120,7 +120,7 @@ TEST_CASE("steps launch no more and move no more than is reached") {
                                    .width = 8,
                                    .classes = 10});
     INFO(list(ledger));
-    CHECK(ledger.size() <= 126);
+    CHECK(ledger.size() <= 125);
     if (counts_bytes) CHECK(moved(ledger) <= 5482);
   }
 }
