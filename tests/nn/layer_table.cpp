@@ -5,6 +5,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/classic.h"
+#include "ferrite/nn/models/gpt.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/mobile.h"
 #include "ferrite/nn/models/resnet.h"
@@ -433,6 +434,13 @@ void add_models(std::vector<Layer>& table) {
                    .input = image,
                    .is_model = true});
   table.push_back({"StochasticDepth", maker<nn::StochasticDepth>(0.4), image});
+  const nn::GPTOptions gpt{
+      .vocab_size = 6, .context_length = 3, .num_layers = 1, .num_heads = 2, .hidden_dim = 4};
+  table.push_back({.name = "GPT",
+                   .make = maker<nn::GPT>(gpt),
+                   .input = {2, 3},
+                   .classes = 6,
+                   .is_model = true});
   const nn::VisionTransformerOptions vit{.classes = 3,
                                          .image_size = 4,
                                          .patch_size = 2,
