@@ -382,6 +382,8 @@ class TensorMethods {
   Tensor isneginf() const;
   Tensor isreal() const;
   Tensor vdot(const Tensor& other) const;
+  /// The p-norm of the difference, which broadcasts. There is no function of this name, because
+  /// `dist` is a namespace.
   Tensor dist(const Tensor& other, double p = 2) const;
   Tensor cov(int correction = 1) const;
   Tensor corrcoef() const;
@@ -418,11 +420,12 @@ class TensorMethods {
   const Tensor& remainder_(Scalar other) const;
   const Tensor& fmod_(const Tensor& other) const;
   const Tensor& fmod_(Scalar other) const;
+  // ---- In place alone
   /// Writes the value to the main diagonal, of min(rows, columns) elements. ShapeError unless there
   /// are 2 dimensions, or more of one size.
   const Tensor& fill_diagonal_(Scalar value) const;
-  /// Exponentially distributed values, of the density lambd * exp(-lambd * x). Errors as of
-  /// uniform_(), and ValueError unless lambd > 0.
+  /// Exponentially distributed values above 0, of the density lambd * exp(-lambd * x); a dtype of
+  /// 16 bits may round small ones to 0. Errors as of uniform_(), and ValueError unless lambd > 0.
   const Tensor& exponential_(double lambd = 1) const;
   /// Values whose logarithm is normally distributed. Errors as of normal_().
   const Tensor& log_normal_(double mean = 1, double std = 2) const;
@@ -431,7 +434,7 @@ class TensorMethods {
   /// The number of trials until the first success, each of probability p. Errors as of uniform_(),
   /// and ValueError unless 0 < p < 1.
   const Tensor& geometric_(double p) const;
-  /// Integers in [low, high). ValueError unless the dtype holds them and there is one.
+  /// Integers in [low, high). ValueError unless low < high, and the dtype holds them.
   const Tensor& random_(std::int64_t low, std::int64_t high) const;
 
   // ---- ops/aliases.h

@@ -138,6 +138,11 @@ Tensor dstack(Tensors tensors) {
   return of_list("dstack", tensors, [&] { return cat(mapped(tensors, atleast_3d), 2); });
 }
 
+Tensor column_stack(Tensors tensors) {
+  return of_list("column_stack", tensors, [&] {
+    return cat(mapped(tensors, [](T t) { return t.dim() < 2 ? t.reshape({-1, 1}) : t; }), 1);
+  });
+}
 Tensor block_diag(Tensors tensors) {
   return of_list("block_diag", tensors, [&] {
     std::int64_t columns = 0, before = 0;

@@ -44,7 +44,8 @@ std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<std::int64_t>& indices,
                                  int dim = 0);
 /// As tensor_split() along the second dimension, or the only one of vectors. ShapeError unless
-/// there is one, ValueError unless `sections` divides its size.
+/// there is one, ValueError unless `sections` divides its size. A list of one index has to be a
+/// std::vector<std::int64_t>{2}, because `{2}` is a number of sections.
 std::vector<Tensor> hsplit(const Tensor& x, std::int64_t sections);
 std::vector<Tensor> hsplit(const Tensor& x, const std::vector<std::int64_t>& indices);
 /// The same along the first dimension of two or more.

@@ -4,7 +4,6 @@
 
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/composite.h"
-#include "ferrite/ops/concat.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/views.h"
 
@@ -101,20 +100,6 @@ Tensor flipud(T x) {
         return flip(x, {0});
       },
       x);
-}
-
-Tensor column_stack(std::span<const Tensor> tensors) {
-  constexpr const char* kOp = "column_stack";
-  FERRITE_CHECK(!tensors.empty(), ValueError, kOp, "expected one tensor or more");
-  for (T t : tensors) ops::check_defined(t, kOp);
-  return composite(
-      kOp,
-      [&] {
-        std::vector<Tensor> columns;
-        for (T t : tensors) columns.push_back(t.dim() < 2 ? t.reshape({-1, 1}) : t);
-        return cat(columns, 1);
-      },
-      tensors[0]);
 }
 
 Tensor diagflat(T x, std::int64_t offset) {

@@ -131,8 +131,8 @@ inline Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 /// minimum(a, b).
 inline Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 /// The larger of each pair of elements, of a NaN and a number the number; shapes broadcast and
-/// dtypes are promoted. If the two are equal, `a` gets the gradient. DTypeError for complex
-/// numbers.
+/// dtypes are promoted. If the two are equal, each gets half the gradient. DTypeError for
+/// complex numbers.
 Tensor fmax(const Tensor& a, const Tensor& b);
 /// The smaller of each pair of elements; otherwise as fmax().
 Tensor fmin(const Tensor& a, const Tensor& b);

@@ -102,6 +102,8 @@ bool holds(DType dtype, std::int64_t low, std::int64_t last) {
              last <= std::numeric_limits<std::int32_t>::max();
     case DType::boolean:
       return low >= 0 && last <= 1;
+    case DType::float16:
+      return low >= -65504 && last <= 65504;
     default:
       return true;
   }
@@ -247,7 +249,11 @@ const Tensor& distribute(const Tensor& self, const char* op, F&& f) {
 
 const Tensor& TensorMethods::exponential_(double lambd) const {
   FERRITE_CHECK(lambd > 0, ValueError, "exponential_", "expected a lambd above 0, got {}", lambd);
-  return distribute(self(), "exponential_", [&](const Tensor& u) { return (-u).log1p() / -lambd; });
+  return distribute(self(), "exponential_", [&](const Tensor& u) {
+    // Zeros would make quotients infinite, by whose maximum tokens are drawn.
+    const double least = u.dtype() == kFloat64 ? 0x1p-54 : 0x1p-25;
+    return (-u).log1p().clamp_max(-least) / -lambd;
+  });
 }
 const Tensor& TensorMethods::log_normal_(double mean, double std) const {
   check_normal(std, "log_normal_");
@@ -272,6 +278,7 @@ const Tensor& TensorMethods::random_(std::int64_t low, std::int64_t high) const 
   const Tensor& x = self();
   FERRITE_CHECK(x.defined(), ValueError, "random_", "the tensor is undefined");
   return draw_inplace(x, "random_", [&](const Stream&, const Tensor& t) {
+    const NoGradGuard no_grad;
     ops::renamed("random_", [&] {
       t.copy_(randint(low, high, t.shape(), {.dtype = t.dtype(), .device = t.device()}));
     });

@@ -4,7 +4,6 @@
 
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/arrange.h"
-#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/composite.h"
@@ -62,10 +61,18 @@ Tensor covariances(T x, int correction, T fweights, T aweights) {
     return matmul(centred, conj(centred).t()) / std::max(0.0, observations - correction);
   }
   const Tensor total = sum(w);
+  FERRITE_CHECK(no_grad([&] { return total.item<double>() != 0; }), ValueError, "cov",
+                "expected weights of which one is above 0");
   const Tensor centred = in - sum(in * w, {1}, true) / total;
   const Tensor lost = aweights.defined() && correction != 0 ? sum(w * aweights) / total * correction
                                                             : total.new_full({}, correction);
   return matmul(centred, conj(centred * w).t()) / clamp_min(total - lost, 0);
+}
+
+/// Sums and differences of bool are no numbers.
+void check_numbers(T x, const char* op) {
+  FERRITE_CHECK(x.dtype() != kBool, DTypeError, op, "expected numbers, got {}; convert with to()",
+                x.describe());
 }
 
 /// The distances of samples along dimension `d` of y, which broadcast to the pairs of neighbours.
@@ -77,7 +84,8 @@ Tensor distances(T y, T x, int d, const char* op) {
     places = x.reshape(shape);
   }
   const int at = d - y.dim() + places.dim();
-  FERRITE_CHECK(at >= 0 && places.size(at) == y.size(d), ShapeError, op,
+  check_numbers(x, op);
+  FERRITE_CHECK(places.dim() <= y.dim() && at >= 0 && places.size(at) == y.size(d), ShapeError, op,
                 "expected as many places as samples along dimension {} of {}, got {}", d, y.shape(),
                 x.shape());
   return diff(places, 1, at);
@@ -92,6 +100,7 @@ Tensor neighbours(T y, int d) {
 int checked_dim(T y, int dim, const char* op) {
   FERRITE_CHECK(y.dim() > 0, ShapeError, op, "expected samples along a dimension, got {}",
                 y.describe());
+  check_numbers(y, op);
   return normalize_dim(dim, y.dim(), op);
 }
 
@@ -115,21 +124,24 @@ Tensor corrcoef(T x) {
         if (c.dim() == 0) return c / c;
         const Tensor deviation = sqrt(real(diag(c)));
         const Tensor r = c / deviation.unsqueeze(1) / deviation.unsqueeze(0);
-        return r.is_complex() ? r : clamp(r, -1, 1);
+        if (!r.is_complex()) return clamp(r, -1, 1);
+        return complex(clamp(real(r), -1, 1), clamp(imag(r), -1, 1));
       },
       x);
 }
 
-Tensor dist(T a, T b, double p) {
-  if (const auto cast = ops::autocast(CastPolicy::float32, a, b))
-    return dist((*cast)[0], (*cast)[1], p);
-  return composite(
-      "dist", [&] { return norm(a - b, p); }, a, b);
-}
-
 Tensor vdot(T a, T b) {
   return composite(
-      "vdot", [&] { return a.is_complex() ? sum(conj(a) * b) : dot(a, b); }, a, b);
+      "vdot",
+      [&] {
+        if (!a.is_complex()) return dot(a, b);
+        FERRITE_CHECK(a.dim() == 1 && a.shape() == b.shape(), ShapeError, "vdot",
+                      "expected vectors of one size, got {} and {}", a.shape(), b.shape());
+        FERRITE_CHECK(a.dtype() == b.dtype(), DTypeError, "vdot",
+                      "expected one dtype, got {} and {}", a.dtype(), b.dtype());
+        return sum(conj(a) * b);
+      },
+      a, b);
 }
 
 Tensor msort(T x) {

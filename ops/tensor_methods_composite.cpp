@@ -2,11 +2,14 @@
 #include <algorithm>
 
 #include "ferrite/ops/activation.h"
+#include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/arrange.h"
+#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/place.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/ops/samples.h"
 
 namespace ferrite {
@@ -93,7 +96,10 @@ Tensor TensorMethods::isneginf() const { return ferrite::isneginf(self()); }
 Tensor TensorMethods::isreal() const { return ferrite::isreal(self()); }
 Tensor TensorMethods::vdot(const Tensor& other) const { return ferrite::vdot(self(), other); }
 Tensor TensorMethods::dist(const Tensor& other, double p) const {
-  return ferrite::dist(self(), other, p);
+  if (const auto cast = ops::autocast(CastPolicy::float32, self(), other))
+    return (*cast)[0].dist((*cast)[1], p);
+  return ops::composite(
+      "dist", [&] { return ferrite::norm(self() - other, p); }, self(), other);
 }
 Tensor TensorMethods::cov(int correction) const { return ferrite::cov(self(), correction); }
 Tensor TensorMethods::corrcoef() const { return ferrite::corrcoef(self()); }

@@ -33,8 +33,8 @@ struct GPTOptions {
 ///   Tensor loss = cross_entropy(model(ids).flatten(0, 1), next.flatten());
 class GPT : public Cloneable<GPT> {
  public:
-  /// ValueError for sizes below 1, unless num_heads divides hidden_dim, and for a dropout outside
-  /// [0, 1].
+  /// ValueError for sizes below 1, for num_heads that do not divide hidden_dim, and for a dropout
+  /// outside [0, 1].
   explicit GPT(const GPTOptions& options = {});
   /// int64 ids [N, L] to logits [N, L, vocab_size] of the token after each. ShapeError for other
   /// shapes, and for L above context_length.

@@ -84,7 +84,7 @@ void add_statistics(Table& t) {
     return Tensors{cov(x[0], a["correction"], optional_input(x, 1), optional_input(x, 2))};
   };
   t["corrcoef"] = [](In x, Args) { return Tensors{corrcoef(x[0])}; };
-  t["dist"] = [](In x, Args a) { return Tensors{dist(x[0], x[1], a["p"])}; };
+  t["dist"] = [](In x, Args a) { return Tensors{x[0].dist(x[1], a["p"])}; };
   t["vdot"] = [](In x, Args) { return Tensors{vdot(x[0], x[1])}; };
   t["msort"] = [](In x, Args) { return Tensors{msort(x[0])}; };
   t["trapezoid"] = [](In x, Args a) {

@@ -136,14 +136,15 @@ void add_covariances(std::vector<Op>& table) {
     return cov(c[0], 1, c[1].defined() ? (c[1] * 3).ceil().to(kInt64) : c[1], c[2]);
   }).on_host = true;
   add("corrcoef", [](T x) { return corrcoef(x); }).terms = 1;
-  in_float32(add("dist", floating, {x, line}, [](T a, T b) { return dist(a, b, 3); }));
+  in_float32(add("dist", floating, {x, line}, [](T a, T b) { return a.dist(b, 3); }));
   add("vdot", products, {line, line}, [](T a, T b) { return vdot(a, b); });
   add("msort", any, [](T x) { return msort(x); });
   const Adder along{.table = table, .args = {x}, .shapes = Shapes::rows, .dim = 1};
-  along("trapezoid", [](T x, int d) { return trapezoid(x, 0.5, d); });
-  along("cumulative_trapezoid", [](T x, int d) { return cumulative_trapezoid(x, 0.5, d); });
-  add("trapezoid", any, {x, line}, [](T y, T x) { return trapezoid(y, x); });
-  add("cumulative_trapezoid", any, {x, {{3, 1}}},
+  along("trapezoid", numeric, [](T x, int d) { return trapezoid(x, 0.5, d); });
+  along("cumulative_trapezoid", numeric,
+        [](T x, int d) { return cumulative_trapezoid(x, 0.5, d); });
+  add("trapezoid", {x, line}, [](T y, T x) { return trapezoid(y, x); });
+  add("cumulative_trapezoid", {x, {{3, 1}}},
       [](T y, T x) { return cumulative_trapezoid(y, x, 0); });
 }
 
