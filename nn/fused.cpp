@@ -175,6 +175,7 @@ Shortcut::Shortcut(Sequential& layers, const Tensor& input) : x_(input) {
     return;
   }
   norm_ = bn;
+  const profiler::detail::ModuleRange range(layers);
   x_ = layers.in_call([&] { return conv_with_statistics(*conv, input, statistics_); });
 }
 

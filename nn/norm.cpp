@@ -61,6 +61,9 @@ Tensor BatchNorm::forward(const Tensor& input) { return forward(input, {}); }
 Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   check_input(input);
   if (is_identity_) {
+    FERRITE_CHECK(!options.shortcut, ValueError, "BatchNorm",
+                  "a norm that returns its input computes none for the shortcut: add its output as "
+                  "the residual");
     const Tensor sum = options.residual.defined() ? input + options.residual : input;
     const Tensor out = options.relu ? relu(sum) : sum;
     return options.max_pool ? max_pool2d(out, *options.max_pool) : out;

@@ -8,6 +8,7 @@
 #include "ferrite/ops/batch_norm_arguments.h"
 #include "ferrite/ops/norm_arguments.h"
 #include "ferrite/ops/norm_gradient.h"
+#include "ferrite/ops/pool_planes.h"
 
 namespace ferrite::ops {
 
@@ -192,6 +193,7 @@ Tensor batch_norm_shortcut(const Tensor& input, const Tensor& running_mean,
   norms::check_batch_norm(first);
   check_shortcut(shortcut, options, input, kOp);
   norms::check_batch_norm(second);
+  if (options.max_pool) max_pool_plan(kOp, input, *options.max_pool);
   if (options.training) norms::check_count(first, norms::channels_of(input).layout);
   if (is_one_pass(options, input) && !tracing::on()) {
     const profiler::OpRange range(kOp, input, running_mean, running_var, weight, bias,

@@ -101,6 +101,11 @@ void Optimizer::check_state(const Tensor& parameter, std::size_t index,
     const bool fits = name == "step" ? t.numel() == 1 : t.shape() == shape;
     FERRITE_CHECK(fits, ShapeError, name_, "state.{}.{}: expected {}, got {}", index, name, shape,
                   t.shape());
+    if (name != "step") continue;
+    // The kernels that count steps use the other bits of the count.
+    const auto count = t.item<double>();
+    FERRITE_CHECK(count >= 0 && count < 0x1p32, ValueError, name_,
+                  "state.{}.step: expected a number from 0 to 2^32 - 1, got {}", index, count);
   }
 }
 

@@ -213,3 +213,11 @@ TEST_CASE("residual networks fuse the norms where a block changes the size") {
     CHECK(!is_fused(*net.layer2.children()[0]));
   }
 }
+
+TEST_CASE("a norm that returns its input refuses to compute the one of a shortcut") {
+  nn::BatchNorm2d norm(2), other(2);
+  const Tensor x = randn({3, 2, 4, 4});
+  norm.become_identity();
+  CHECK_THROWS_WITH_AS(norm.forward(x, {.shortcut = other.as_shortcut(x, {})}),
+                       doctest::Contains("residual"), ValueError);
+}

@@ -249,4 +249,15 @@ TEST_CASE("a norm on the shortcut: errors come before statistics move") {
                                   {.shortcut = BatchNormShortcut{.input = norms.in[3]}}),
                        doctest::Contains("needs running_mean and running_var"), ValueError);
   check_statistics(norms, fresh);
+
+  const Tensor image = noise({2, 3, 2, 2}, 5), mean = zeros({3}, {.dtype = image.dtype()});
+  const BatchNormShortcut counted{
+      .input = image, .running_mean = mean, .running_var = ones_like(mean)};
+  CHECK_THROWS_AS(batch_norm(image, {}, {}, {}, {},
+                             {.training = true,
+                              .shortcut = counted,
+                              .relu = true,
+                              .max_pool = MaxPool2dOptions{.kernel_size = 5}}),
+                  ShapeError);
+  check_equal(mean, zeros_like(mean));
 }

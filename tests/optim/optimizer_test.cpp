@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -238,6 +239,11 @@ TEST_CASE("state dicts that do not fit change nothing") {
   dict = other.optimizer->state_dict();
   dict.insert("param_groups.1.params", zeros({0}, {.dtype = kInt64}));
   rejects.operator()<ValueError>(dict, "more than the 1 groups");
+  for (const double steps : {-1.0, 0x1p32, static_cast<double>(NAN)}) {
+    dict = other.optimizer->state_dict();
+    dict.insert_or_assign("state.1.step", tensor(steps));
+    rejects.operator()<ValueError>(dict, "state.1.step: expected a number from 0 to 2^32 - 1");
+  }
 }
 
 TEST_CASE("loading writes into the state there is, and a dict without resets it") {
