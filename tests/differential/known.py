@@ -9,13 +9,13 @@ from elementwise import view_shape
 from tensors import INTEGERS, parts
 
 VALUE = "value|gradient value"
-PRODUCTS = ("matmul|mm|bmm|mv|dot|outer|addmm|linear|conv(_transpose)?[123]d(_same)?|einsum|tensordot|"
+PRODUCTS = ("matmul|mm|bmm|mv|v?dot|outer|addmm|linear|conv(_transpose)?[123]d(_same)?|einsum|tensordot|"
             "inner|kron|baddbmm|addbmm|addmv|addr|cross|bilinear|scaled_dot_product_attention")
 NORMS = ("(batch|layer|group|rms|instance|local_response)_norm|(var|std)(_mean)?|norm|normalize|cdist|"
          "pairwise_distance|cosine_similarity|lp_pool[123]d")
 SUMS = ("sum|mean|nansum|nanmean|cumsum_?|cumprod_?|softmax|log_softmax|softmin|(adaptive_)?avg_pool[123]d|"
         "index_add_?|scatter_add_?|scatter_reduce_?|logsumexp|logcumsumexp|trace|diff|col2im|"
-        "embedding_bag|affine_grid|bincount|glu|grid_sample|lerp(_scalar)?_?|addc(mul|div)_?|hypot|sinc_?|histc")
+        "embedding_bag|affine_grid|bincount|trapezoid|glu|grid_sample|lerp(_scalar)?_?|addc(mul|div)_?|hypot|sinc_?|histc")
 COMPLEX_SUMS = ("complex:((add|sub|mul|div|rsub|rdiv)(_scalar)?_?|addc(mul|div)_?|diff|mean|sum|matmul|"
                 "outer|kron|cross|square|reciprocal|exp|sgn|softsign)|polar")
 TRANSFORMS = "i?[rh]?fft[2n]?|i?stft"
@@ -116,7 +116,7 @@ KNOWN = [
      "a gradient of 0 gives 0, and not NaN, where the logits have no probabilities"),
     ("gelu", "value|gradient value", has_infinite,
      "gelu(inf) is inf; PyTorch's vector loops give NaN, its loops over elements do not"),
-    ("fmod(_scalar)?", "value", is_huge,
+    ("fmod_?|fmod_scalar", "value", is_huge,
      "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
     ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish|hardshrink", "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
@@ -132,8 +132,8 @@ KNOWN = [
      "at -1, where there is no value, the infinite gradient may have either sign"),
     ("copysign(_scalar)?", "gradient value", has_infinite,
      "the gradient at infinity is the sign; PyTorch divides infinity by infinity"),
-    ("trapezoid", "value", lambda case: view_shape(case.inputs[0])[case.args["dim"]] == 1,
-     "one sample has no area, be it infinite; PyTorch takes infinity from infinity"),
+    ("trapezoid", "value", has_infinite,
+     "areas are added up; PyTorch takes half of the ends from the whole sum, infinity from infinity"),
     ("hypot", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
     ("hardsigmoid|nn.Hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
      "a sixth is one of float64; PyTorch's is one of float32"),
@@ -245,10 +245,10 @@ KNOWN = [
      "rounds the first on a CPU, and neither on CUDA devices"),
     ("pow_?", "gradient value", mixed,
      "the exponent's gradient is computed in the dtype of the power"),
-    ("topk|kthvalue|(nan)?median(_dim)?|mode|(nan)?quantile(_tensor)?", "gradient value",
+    ("topk|kthvalue|msort|(nan)?median(_dim)?|mode|(nan)?quantile(_tensor)?", "gradient value",
      lambda case: has_ties(case.inputs[0].base) or bool(case.inputs[0].views),
      "of equal values any may be chosen"),
-    ("floor_divide|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
+    ("floor_divide_?|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
      or "bfloat16" in case.dtypes, "quotients of 16-bit numbers are floored before they are rounded"),
     (COMPLEX_SUMS, VALUE, edge,
      "a real factor scales both parts, and where parts are infinite or overflow it depends on the "

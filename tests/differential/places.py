@@ -294,6 +294,12 @@ def cov_case(rng):
     return [x, often, make_input(rng, [n], "float32", "unit", grad=False)], args
 
 
+def corrcoef_case(rng):
+    """Of more than two observations, whose coefficients are 1 or -1, and numbers that do not round
+    to constants."""
+    return [make_input(rng, shape_of(rng, 0, 1) + [rng.randint(3, 6)], rng.choice(WIDE))], {}
+
+
 def samples_case(rng):
     ins, args = along(FLOATS)(rng)
     shape = shape_of_input(ins[0])
@@ -362,7 +368,7 @@ def add_samples(t):
     t["cov"] = (cov_case, lambda x, a: torch.cov(
         x[0], correction=a["correction"], fweights=x[1] if len(x) > 1 else None,
         aweights=x[2] if len(x) > 2 else None), SUM)
-    t["corrcoef"] = (lambda rng: (cov_case(rng)[0][:1], {}), lambda x, a: torch.corrcoef(x[0]), SUM)
+    t["corrcoef"] = (corrcoef_case, lambda x, a: torch.corrcoef(x[0]), SUM)
     t["dist"] = (lambda rng: (two(rng, dtypes=FLOATS, one_dtype=1), {"p": rng.choice([0.5, 1, 2, 3])}),
                  lambda x, a: torch.dist(x[0], x[1], a["p"]), SUM)
     t["vdot"] = (vectors, lambda x, a: torch.vdot(*x), SUM)
