@@ -1,7 +1,5 @@
 // The functions of ops/arrange.h that split tensors, and those that put a part in the place of
 // another.
-#include <array>
-
 #include "ferrite/ops/arrange.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/rearrange.h"

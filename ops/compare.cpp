@@ -421,8 +421,8 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
 namespace {
 
 /// choice(a, b), or the other of a number and a NaN, which then gets the gradient alone.
-template <class Choice>
-Tensor of_numbers(const char* op, const Tensor& a, const Tensor& b, Choice choice) {
+Tensor of_numbers(const char* op, const Tensor& a, const Tensor& b,
+                  Tensor (*choice)(const Tensor&, const Tensor&)) {
   return ops::composite(
       op, [&] { return where(isnan(b), a, where(isnan(a), b, choice(a, b))); }, a, b);
 }
@@ -445,12 +445,8 @@ Tensor is_value(const char* op, const Tensor& x, double value) {
 
 }  // namespace
 
-Tensor fmax(const Tensor& a, const Tensor& b) {
-  return of_numbers("fmax", a, b, [](const Tensor& x, const Tensor& y) { return maximum(x, y); });
-}
-Tensor fmin(const Tensor& a, const Tensor& b) {
-  return of_numbers("fmin", a, b, [](const Tensor& x, const Tensor& y) { return minimum(x, y); });
-}
+Tensor fmax(const Tensor& a, const Tensor& b) { return of_numbers("fmax", a, b, maximum); }
+Tensor fmin(const Tensor& a, const Tensor& b) { return of_numbers("fmin", a, b, minimum); }
 
 Tensor isposinf(const Tensor& x) {
   return is_value("isposinf", x, std::numeric_limits<double>::infinity());

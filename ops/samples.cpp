@@ -20,11 +20,17 @@ namespace {
 
 using T = const Tensor&;
 
+/// Sums and differences of bool are no numbers.
+void check_numbers(T x, const char* op) {
+  FERRITE_CHECK(x.dtype() != kBool, DTypeError, op, "expected numbers, got {}; convert with to()",
+                x.describe());
+}
+
 /// The variables as rows.
 Tensor variables(T x, const char* op) {
   FERRITE_CHECK(x.dim() <= 2, ShapeError, op,
                 "expected [n, observations] or [observations], got {}", x.shape());
-  FERRITE_CHECK(x.dtype() != kBool, DTypeError, op, "bool has no covariances; convert with to()");
+  check_numbers(x, op);
   const Tensor rows = x.dim() < 2 ? x.reshape({1, -1}) : x;
   return is_floating(x.dtype()) || x.is_complex() ? rows : rows.to(get_default_dtype());
 }
@@ -67,12 +73,6 @@ Tensor covariances(T x, int correction, T fweights, T aweights) {
   const Tensor lost = aweights.defined() && correction != 0 ? sum(w * aweights) / total * correction
                                                             : total.new_full({}, correction);
   return matmul(centred, conj(centred * w).t()) / clamp_min(total - lost, 0);
-}
-
-/// Sums and differences of bool are no numbers.
-void check_numbers(T x, const char* op) {
-  FERRITE_CHECK(x.dtype() != kBool, DTypeError, op, "expected numbers, got {}; convert with to()",
-                x.describe());
 }
 
 /// The distances of samples along dimension `d` of y, which broadcast to the pairs of neighbours.
