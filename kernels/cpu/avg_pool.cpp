@@ -103,7 +103,8 @@ float scale_of(const Pool2d& p) {
   return p.divisor_override ? 1 / static_cast<float>(p.divisor_override) : 0.25f;
 }
 
-void halving(const Pool2d& p, float* out, const float* in) {
+template <class T>
+void halving(const Pool2d& p, T* out, const T* in) {
   for_each_halving(p, [=, scale = scale_of(p)](std::int64_t at, std::int64_t cells, auto width,
                                                auto load, auto) {
     const Quad<width> v = load(in + cells);
@@ -111,7 +112,8 @@ void halving(const Pool2d& p, float* out, const float* in) {
   });
 }
 
-void halving_backward(const Pool2d& p, float* grad_in, const float* grad_out) {
+template <class T>
+void halving_backward(const Pool2d& p, T* grad_in, const T* grad_out) {
   zero_unpooled(p, grad_in);
   for_each_halving(p, [=, scale = scale_of(p)](std::int64_t at, std::int64_t cells, auto width,
                                                auto, auto store) {
@@ -123,8 +125,9 @@ void halving_backward(const Pool2d& p, float* grad_in, const float* grad_out) {
 }  // namespace
 
 void avg_pool2d(const Pool2d& p, const View& out, const View& in) {
-  if (in.dtype == kFloat32 && is_halving(p)) return halving(p, out.as<float>(), in.as<float>());
   dispatch_floating(in.dtype, "avg_pool2d", [&]<class T>() {
+    if constexpr (std::is_same_v<Compute<T>, float>)
+      if (is_halving(p)) return halving(p, out.as<T>(), in.as<T>());
     const Forward<T> op{p, out.as<T>()};
     p.channels_last ? forward_channels_last(p, in.as<T>(), op)
                     : forward_contiguous(p, in.as<T>(), op);
@@ -132,9 +135,9 @@ void avg_pool2d(const Pool2d& p, const View& out, const View& in) {
 }
 
 void avg_pool2d_backward(const Pool2d& p, const View& grad_in, const View& grad_out) {
-  if (grad_in.dtype == kFloat32 && is_halving(p))
-    return halving_backward(p, grad_in.as<float>(), grad_out.as<float>());
   dispatch_floating(grad_in.dtype, "avg_pool2d", [&]<class T>() {
+    if constexpr (std::is_same_v<Compute<T>, float>)
+      if (is_halving(p)) return halving_backward(p, grad_in.as<T>(), grad_out.as<T>());
     const Backward<T> op{p, grad_out.as<T>()};
     p.channels_last ? backward_channels_last(p, grad_in.as<T>(), op)
                     : backward_contiguous(p, grad_in.as<T>(), op);

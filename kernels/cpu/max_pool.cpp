@@ -69,7 +69,8 @@ struct Backward {
   std::vector<std::int64_t> cells = cells_of(pool);
 };
 
-void halving(const Pool2d& p, float* out, const View& code, const float* in) {
+template <class T>
+void halving(const Pool2d& p, T* out, const View& code, const T* in) {
   for_each_halving(p, [=](std::int64_t at, std::int64_t cells, auto width, auto load, auto) {
     const Quad<width> v = load(in + cells);
     Maximum<float, width> m(0);
@@ -82,8 +83,9 @@ void halving(const Pool2d& p, float* out, const View& code, const float* in) {
   });
 }
 
-void halving_backward(const Pool2d& p, float* grad_in, const float* grad_out,
-                      const std::uint8_t* code, const float* relu_out) {
+template <class T>
+void halving_backward(const Pool2d& p, T* grad_in, const T* grad_out, const std::uint8_t* code,
+                      const T* relu_out) {
   zero_unpooled(p, grad_in);
   for_each_halving(p, [=](std::int64_t at, std::int64_t cells, auto width, auto, auto store) {
     const auto place = convert<std::int32_t, width, std::uint8_t>(load<width>(code + at));
@@ -126,9 +128,9 @@ void for_each_chosen(const Pool2d& p, const View& code, F&& f) {
 void max_pool2d(const Pool2d& p, const View& out, const View& code, const View& in,
                 const View& cleared) {
   if (cleared.data) std::fill_n(cleared.as<std::int32_t>(), cleared.numel, 0);
-  if (in.dtype == kFloat32 && is_halving(p))
-    return halving(p, out.as<float>(), code, in.as<float>());
   dispatch_floating(in.dtype, "max_pool2d", [&]<class T>() {
+    if constexpr (std::is_same_v<Compute<T>, float>)
+      if (is_halving(p)) return halving(p, out.as<T>(), code, in.as<T>());
     const Forward<T> op{out.as<T>(), code};
     p.channels_last ? forward_channels_last(p, in.as<T>(), op)
                     : forward_contiguous(p, in.as<T>(), op);
@@ -139,11 +141,12 @@ namespace {
 
 void gradient_of_maxima(const Pool2d& p, const View& grad_in, const View& grad_out,
                         const View& code, const View& relu_out) {
-  if (grad_in.dtype == kFloat32 && is_halving(p))
-    return halving_backward(p, grad_in.as<float>(), grad_out.as<float>(), code.as<std::uint8_t>(),
-                            relu_out.as<float>());
   with_code(code, [&]<class Code>() {
     dispatch_floating(grad_in.dtype, "max_pool2d", [&]<class T>() {
+      if constexpr (std::is_same_v<Compute<T>, float> && std::is_same_v<Code, std::uint8_t>)
+        if (is_halving(p))
+          return halving_backward(p, grad_in.as<T>(), grad_out.as<T>(), code.as<Code>(),
+                                  relu_out.as<T>());
       const Backward<T, Code> op{p, grad_out.as<T>(), code.as<Code>(), relu_out.as<T>()};
       p.channels_last ? backward_channels_last(p, grad_in.as<T>(), op)
                       : backward_contiguous(p, grad_in.as<T>(), op);

@@ -258,7 +258,8 @@ void backward_contiguous(const Pool2d& p, T* grad_in, const Op& op) {
   });
 }
 
-/// 2 x 2 windows side by side that all lie inside: the case of small networks, worth its own loops.
+/// 2 x 2 windows side by side that all lie inside: the case of small networks, worth its own loops
+/// for types that are computed in float.
 inline bool is_halving(const Pool2d& p) {
   const auto halves = [](const PoolAxis& a) {
     return !a.adaptive && a.kernel == 2 && a.stride == 2 && a.padding == 0 && a.dilation == 1 &&
@@ -287,32 +288,34 @@ void for_each_halving(const Pool2d& p, F&& f) {
       const std::int64_t cells = (row / p.h.output * p.h.input + row % p.h.output * 2) * in_row;
       if (!p.channels_last) {
         for_blocks(0, p.w.output, [&](std::int64_t i, auto width) {
+          constexpr int W = decltype(width)::value;
           f(
               at + i, cells + 2 * i, width,
-              [=](const float* q) {
-                return Quad<width>{load_even<width>(q), load_even<width>(q + 1),
-                                   load_even<width>(q + in_row), load_even<width>(q + in_row + 1)};
+              [=](const auto* q) {
+                return Quad<W>{load_even<W>(q), load_even<W>(q + 1), load_even<W>(q + in_row),
+                               load_even<W>(q + in_row + 1)};
               },
-              [=](float* q, const Quad<width>& v) {
-                store_interleaved<width>(q, v.a, v.b);
-                store_interleaved<width>(q + in_row, v.c, v.d);
+              [=](auto* q, const Quad<W>& v) {
+                store_interleaved<W>(q, v.a, v.b);
+                store_interleaved<W>(q + in_row, v.c, v.d);
               });
         });
         continue;
       }
       for (std::int64_t i = 0; i < p.w.output; ++i)
         for_blocks(0, channels, [&](std::int64_t c, auto width) {
+          constexpr int W = decltype(width)::value;
           f(
               at + i * channels + c, cells + 2 * i * channels + c, width,
-              [=](const float* q) {
-                return Quad<width>{load<width>(q), load<width>(q + channels),
-                                   load<width>(q + in_row), load<width>(q + in_row + channels)};
+              [=](const auto* q) {
+                return Quad<W>{load<W>(q), load<W>(q + channels), load<W>(q + in_row),
+                               load<W>(q + in_row + channels)};
               },
-              [=](float* q, const Quad<width>& v) {
-                store<width>(q, v.a);
-                store<width>(q + channels, v.b);
-                store<width>(q + in_row, v.c);
-                store<width>(q + in_row + channels, v.d);
+              [=](auto* q, const Quad<W>& v) {
+                store<W>(q, v.a);
+                store<W>(q + channels, v.b);
+                store<W>(q + in_row, v.c);
+                store<W>(q + in_row + channels, v.d);
               });
         });
     }
@@ -320,16 +323,17 @@ void for_each_halving(const Pool2d& p, F&& f) {
 }
 
 /// The halving case backward: zeros in the last column and row where the sizes are odd.
-inline void zero_unpooled(const Pool2d& p, float* grad_in) {
+template <class T>
+void zero_unpooled(const Pool2d& p, T* grad_in) {
   const std::int64_t channels = p.channels_last ? p.channels : 1;
   const std::int64_t planes = p.channels_last ? p.batch : p.batch * p.channels;
   const std::int64_t row = p.w.input * channels, used = 2 * p.w.output * channels;
   for (std::int64_t plane = 0; plane < planes; ++plane) {
-    float* to = grad_in + plane * p.h.input * row;
+    T* to = grad_in + plane * p.h.input * row;
     if (used < row)
       for (std::int64_t h = 0; h < 2 * p.h.output; ++h)
-        std::fill(to + h * row + used, to + (h + 1) * row, 0.0f);
-    std::fill(to + 2 * p.h.output * row, to + p.h.input * row, 0.0f);
+        std::fill(to + h * row + used, to + (h + 1) * row, T(0));
+    std::fill(to + 2 * p.h.output * row, to + p.h.input * row, T(0));
   }
 }
 

@@ -349,6 +349,33 @@ TEST_CASE("pooling in the 16-bit types rounds once") {
     }
 }
 
+TEST_CASE("pooling 2x2 cells in the 16-bit types rounds the results of float32") {
+  const auto pooled = [](const Tensor& values, bool max) {
+    const Tensor x = values.detach().requires_grad_();
+    const Tensor y = max ? max_pool2d(x, {.kernel_size = 2}) : avg_pool2d(x, {.kernel_size = 2});
+    y.backward(arange(y.numel(), kFloat32)
+                   .reshape(y.shape())
+                   .to(y.dtype())
+                   .contiguous(y.suggest_memory_format()));
+    return std::pair{y.detach(), x.grad()};
+  };
+  for (const DType dtype : {kFloat16, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast})
+      for (const std::int64_t channels : {1, 3, 6, 16, 37})
+        for (const bool max : {true, false}) {
+          // Rows and columns of an odd size leave the last one out.
+          Tensor values = randn({2, channels, 5, 2 * channels + 1}).to(dtype).contiguous(format);
+          if (max) values.select(0, 1).select(0, 0).select(0, 2).select(0, 1).fill_(NAN);
+          CAPTURE(name(dtype));
+          CAPTURE(channels);
+          const auto [y, grad] = pooled(values, max);
+          const auto [y32, grad32] = pooled(values.to(kFloat32), max);
+          CHECK(y.dtype() == dtype);
+          check_equal(y.to(kFloat32), y32.to(dtype).to(kFloat32));
+          check_equal(grad.to(kFloat32), grad32.to(dtype).to(kFloat32));
+        }
+}
+
 TEST_CASE("the mean of a large plane stays exact to float32") {
   Tensor x = rand({1, 2, 301, 407}).to(kFloat32);
   const Tensor expected = adaptive_avg_pool2d(x.to(kFloat64), 1);
