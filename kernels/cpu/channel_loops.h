@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
@@ -17,6 +18,22 @@ namespace ferrite::kernels::cpu {
 
 template <class S, int W, std::size_t K>
 using Sums = std::array<Lanes<S, W>, K>;
+
+/// Lanes of a loop over many elements: a register of float, in which comparisons and ?: are fast.
+inline constexpr int kWide = kLanes<float>;
+
+/// The lanes added up in pairs half a vector apart, until there are four.
+template <class S, int W>
+Lanes<S, 4> four_sums(const Lanes<S, W>& v) {
+  if constexpr (W == 4)
+    return v;
+  else
+    return [&]<int... I>(std::integer_sequence<int, I...>) {
+      return four_sums<S, W / 2>(__builtin_shufflevector(v, v, I...) +
+                                 __builtin_shufflevector(v, v, (W / 2 + I)...));
+    }
+  (std::make_integer_sequence<int, W / 2>());
+}
 
 /// Some rows of V times W neighbouring channels (inner == 1). What is made of channels comes as V
 /// vectors.
@@ -84,10 +101,10 @@ struct RunsPart {
 
   template <std::size_t K, class Step>
   std::array<Sums<S, 1, K>, 1> sums(Step&& step) const {
-    constexpr std::integral_constant<int, 16> wide;
+    constexpr std::integral_constant<int, kWide> wide;
     constexpr std::integral_constant<int, 4> narrow;
     constexpr std::integral_constant<int, 1> single;
-    Sums<S, 16, K> chains[4] = {};
+    Sums<S, kWide, K> chains[4] = {};
     Sums<S, 4, K> fours = {};
     Sums<S, 1, K> ones = {};
     for (std::int64_t v = begin; v < end;) {
@@ -96,18 +113,16 @@ struct RunsPart {
       const std::int64_t at =
           (v / layout.inner * layout.channels + channel) * layout.inner + inside;
       std::int64_t i = 0;
-      for (; i + 64 <= n; i += 64)
-        for (int k = 0; k < 4; ++k) step(wide, 0, at + i + 16 * k, chains[k]);
-      for (int k = 0; i + 16 <= n; i += 16, ++k) step(wide, 0, at + i, chains[k]);
+      for (; i + 4 * kWide <= n; i += 4 * kWide)
+        for (int k = 0; k < 4; ++k) step(wide, 0, at + i + kWide * k, chains[k]);
+      for (int k = 0; i + kWide <= n; i += kWide, ++k) step(wide, 0, at + i, chains[k]);
       for (; i + 4 <= n; i += 4) step(narrow, 0, at + i, fours);
       for (; i < n; ++i) step(single, 0, at + i, ones);
       v += n;
     }
     for (std::size_t k = 0; k < K; ++k) {
-      auto lanes = (chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]);
-      for (int half = 8; half >= 4; half /= 2)
-        for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-      for (int l = 0; l < 4; ++l) fours[k][l] += lanes[l];
+      fours[k] +=
+          four_sums<S, kWide>((chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]));
       ones[k] += (fours[k][0] + fours[k][1]) + (fours[k][2] + fours[k][3]);
     }
     return {ones};
@@ -168,10 +183,9 @@ class ChannelPieces {
               }
             });
           };
-          constexpr std::integral_constant<int, 16> wide;
           std::int64_t c = 0;
-          for (; c + 64 <= layout_.channels; c += 64)
-            rows(c, wide, std::integral_constant<int, 4>());
+          for (; c + 4 * kWide <= layout_.channels; c += 4 * kWide)
+            rows(c, std::integral_constant<int, kWide>(), std::integral_constant<int, 4>());
           for_blocks(c, layout_.channels, [&](std::int64_t at, auto width) {
             rows(at, width, std::integral_constant<int, 1>());
           });

@@ -334,19 +334,21 @@ inline void transpose_lanes(Vector<T> (&rows)[kLanes<T>]) {
 
 /// Calls f(first, width) with compile-time widths so that [begin, end) is covered. The last block
 /// of a width overlaps the one before it where the length is no multiple: f must be able to run
-/// twice.
+/// twice. No width exceeds a register of float: GCC makes comparisons and ?: of wider vectors
+/// element by element.
 template <class F>
 void for_blocks(std::int64_t begin, std::int64_t end, F&& f) {
+  const std::int64_t length = end - begin;
   const auto cover = [&](auto width) {
     std::int64_t i = begin;
     for (; i + width <= end; i += width) f(i, width);
     if (i < end) f(end - width, width);
   };
-  if (end - begin >= 16)
-    cover(std::integral_constant<int, 16>());
-  else if (end - begin >= 8)
-    cover(std::integral_constant<int, 8>());
-  else if (end - begin >= 4)
+  if constexpr (kLanes<float> >= 16)
+    if (length >= 16) return cover(std::integral_constant<int, 16>());
+  if constexpr (kLanes<float> >= 8)
+    if (length >= 8) return cover(std::integral_constant<int, 8>());
+  if (length >= 4)
     cover(std::integral_constant<int, 4>());
   else
     cover(std::integral_constant<int, 1>());
