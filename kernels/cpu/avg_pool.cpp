@@ -42,9 +42,7 @@ Compute<T> sum_of(const T* p, std::int64_t n) {
   for (; i + 16 <= n; i += 16) lanes += load<16>(p + i);
   Compute<T> sum = 0;
   for (; i < n; ++i) sum += static_cast<Compute<T>>(p[i]);
-  for (int half = 8; half; half /= 2)
-    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  return lanes[0] + sum;
+  return fold_lanes<1, Compute<T>, 16>(lanes) + sum;
 }
 
 template <class T>

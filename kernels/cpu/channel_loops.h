@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "ferrite/core/parallel_for.h"
@@ -21,19 +20,6 @@ using Sums = std::array<Lanes<S, W>, K>;
 
 /// Lanes of a loop over many elements: a register of float, in which comparisons and ?: are fast.
 inline constexpr int kWide = kLanes<float>;
-
-/// The lanes added up in pairs half a vector apart, until there are four.
-template <class S, int W>
-Lanes<S, 4> four_sums(const Lanes<S, W>& v) {
-  if constexpr (W == 4)
-    return v;
-  else
-    return [&]<int... I>(std::integer_sequence<int, I...>) {
-      return four_sums<S, W / 2>(__builtin_shufflevector(v, v, I...) +
-                                 __builtin_shufflevector(v, v, (W / 2 + I)...));
-    }
-  (std::make_integer_sequence<int, W / 2>());
-}
 
 /// Some rows of V times W neighbouring channels (inner == 1). What is made of channels comes as V
 /// vectors.
@@ -122,7 +108,7 @@ struct RunsPart {
     }
     for (std::size_t k = 0; k < K; ++k) {
       fours[k] +=
-          four_sums<S, kWide>((chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]));
+          fold_lanes<4, S, kWide>((chains[0][k] + chains[1][k]) + (chains[2][k] + chains[3][k]));
       ones[k] += (fours[k][0] + fours[k][1]) + (fours[k][2] + fours[k][3]);
     }
     return {ones};

@@ -303,14 +303,25 @@ inline void add_product(Vector<Sum<T>>& sum, const T& left, Vector<T> right) {
     add_products<T>(sum, left - Vector<T>{}, right);  // less 0: in every lane, and nothing else
 }
 
-/// The sum of the lanes, in pairs.
+/// The lanes added up in pairs half a vector apart, until there are `To`.
+template <int To, class T, int W>
+inline Lanes<T, To> fold_lanes(const Lanes<T, W>& v) {
+  if constexpr (W == To)
+    return v;
+  else if constexpr (W == 2)
+    return v[0] + v[1];
+  else
+    return [&]<int... I>(std::integer_sequence<int, I...>) {
+      return fold_lanes<To, T, W / 2>(__builtin_shufflevector(v, v, I...) +
+                                      __builtin_shufflevector(v, v, (W / 2 + I)...));
+    }
+  (std::make_integer_sequence<int, W / 2>());
+}
+
+/// The sum of the lanes.
 template <class T>
 inline T sum_lanes(Vector<T> v) {
-  T lanes[kLanes<T>];
-  store(lanes, v);
-  for (int n = kLanes<T> / 2; n > 0; n /= 2)
-    for (int i = 0; i < n; ++i) lanes[i] += lanes[i + n];
-  return lanes[0];
+  return fold_lanes<1, T, kLanes<T>>(v);
 }
 
 /// rows[i][j] becomes rows[j][i].
