@@ -53,16 +53,18 @@ FERRITE_KERNEL(channel_sum, const View& out, const View& grad);
 /// bias and activation for engines that cannot fuse them. The activation is `none` or `relu`.
 FERRITE_KERNEL(add_channels, const View& out, const View& bias, Activation activation);
 
-/// The algorithm of convolutions on the CPU. There is a choice for 3 x 3 kernels of stride 1
-/// and their gradients, in float32 and float64. Winograd's algorithm (Lavin and Gray, "Fast
-/// Algorithms for Convolutional Neural Networks", 2015) needs 2.25 times fewer multiplications with
-/// tiles of 2 x 2 results, and 4 times fewer with tiles of 4 x 4. `automatic` takes the algorithm
+/// The algorithm of convolutions on the CPU. There is a choice for 3 x 3 and 5 x 5 kernels of
+/// stride 1 and their gradients, in float32 and float64. Winograd's algorithm (Lavin and Gray,
+/// "Fast Algorithms for Convolutional Neural Networks", 2015) needs 2.25 times fewer
+/// multiplications of a 3 x 3 kernel with tiles of 2 x 2 results, and 4 times fewer with tiles of 4
+/// x 4; of a 5 x 5 kernel, 2.78 times fewer with tiles of 2 x 2. `automatic` takes the algorithm
 /// that it estimates to be the fastest for the shape, and 4 x 4 only for sums of at least 576
-/// products (64 channels). The rms error of float32 is then at most 1.7 times that of direct sums,
-/// for every instruction set (figures: docs/cpu.md). The other values are used wherever they apply;
-/// with few channels, the rounding error of 4 x 4 is up to 5 times as large. A NaN spreads over the
-/// tiles that contain it. The choice depends neither on the batch size nor on an image's position
-/// in the batch, so conv2d and conv2d_data give an image the same bits in every batch.
+/// products (64 channels), a 5 x 5 kernel's for at least 800 (32 channels). The rms error of
+/// float32 is then at most 1.7 times that of direct sums, for every instruction set (figures:
+/// docs/cpu.md). The other values are used wherever they apply; with few channels, the rounding
+/// error of 4 x 4 is up to 5 times as large. A NaN spreads over the tiles that contain it. The
+/// choice depends neither on the batch size nor on an image's position in the batch, so conv2d and
+/// conv2d_data give an image the same bits in every batch.
 enum class ConvAlgorithm : std::uint8_t { automatic, direct, winograd_2x2, winograd_4x4 };
 
 /// Initially the value of FERRITE_CONV_ALGORITHM ("automatic", "direct", "winograd_2x2" or

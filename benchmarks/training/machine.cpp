@@ -99,10 +99,13 @@ nlohmann::json network_flops(ferrite::nn::Module& network, const ferrite::Tensor
     const auto* const conv = dynamic_cast<const nn::Conv2d*>(&layer);
     const auto macs = layer.multiply_adds({&input, 1}, {&output, 1});
     if (!macs || *macs == 0) return;
-    const bool tiles = conv && conv->weight.size(2) == 3 && conv->weight.size(3) == 3 &&
+    const bool tiles = conv && conv->weight.size(2) == conv->weight.size(3) &&
                        conv->options().stride == SizeOf<2>(1) &&
                        conv->options().dilation == SizeOf<2>(1);
-    const double all = 2 * static_cast<double>(*macs), least = tiles ? all / 4 : all;
+    const double all = 2 * static_cast<double>(*macs);
+    double least = all;
+    if (tiles && conv->weight.size(2) == 3) least = all * 36 / 144;
+    if (tiles && conv->weight.size(2) == 5 && conv->weight.size(1) >= 32) least = all * 36 / 100;
     if (direct == 0 && conv) first = all, winograd_first = least;
     direct += all, winograd += least;
   };

@@ -14,10 +14,10 @@ namespace bench {
 nlohmann::json machine_limits(int threads);
 
 /// Multiplications and additions of all layers but norms for one image, in the forward pass:
-/// "direct", as the sums are defined; "winograd", with a quarter of them in convolutions of which
-/// 4 x 4 results can be made from 6 x 6 products (3 x 3 taps, stride 1). A training step needs
-/// both twice more, except the gradient of the images: "direct_first" and "winograd_first" are
-/// those of a first convolution.
+/// "direct", as the sums are defined; "winograd", with 6 x 6 products for 4 x 4 results of
+/// convolutions with 3 x 3 taps, and for 2 x 2 results with 5 x 5 taps and 32 input channels or
+/// more (stride 1). A training step needs both twice more, except the gradient of the images:
+/// "direct_first" and "winograd_first" are those of a first convolution.
 nlohmann::json network_flops(ferrite::nn::Module& network, const ferrite::Tensor& image);
 
 }  // namespace bench

@@ -159,8 +159,9 @@ Case draw_case(Draw& d, double products) {
   k.o = d.pick({true, false, false}) ? k.c : k.params.groups * d.integer(1, wide);
   if (d.pick({true, false, false, false, false})) k.o = k.params.groups = k.c;  // depthwise
   const bool tiles = d.pick({true, false});  // supported by Winograd's algorithm
-  k.kh = tiles ? 3 : d.integer(1, 4);
-  k.kw = tiles ? 3 : d.integer(1, 4);
+  const std::int64_t taps = d.pick({3, 3, 5});
+  k.kh = tiles ? taps : d.integer(1, 4);
+  k.kw = tiles ? taps : d.integer(1, 4);
   for (std::size_t i = 0; i < 2; ++i) {
     k.params.stride[i] = tiles ? 1 : d.integer(1, 3);
     k.params.padding[i] = d.integer(0, 2);
@@ -204,6 +205,7 @@ TEST_CASE(
       {17, 96, 4, 4, 96, 3, 3, same},     {40, 8, 8, 8, 16, 3, 3, same},
       {40, 16, 5, 5, 9, 3, 3, same},      {12, 20, 1, 7, 24, 3, 3, same},
       {31, 12, 7, 7, 12, 3, 3, pairs},    {300, 9, 3, 3, 18, 3, 3, halves},
+      {60, 20, 13, 13, 50, 5, 5, {}},     {30, 30, 7, 7, 40, 5, 5, {.padding = {2, 2}}},
   };
   std::uint64_t seed = 0;
   for (Case k : cases)

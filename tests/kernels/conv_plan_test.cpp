@@ -125,11 +125,15 @@ TEST_CASE("plans take the engine that known shapes need, at every instruction se
   CHECK(plan_of(first, ConvPass::weight).method == Method::planes);
   CHECK(plan_of({64, 6, 14, 16, 5}, ConvPass::data).method == Method::columns);
   CHECK(plan_of({64, 6, 14, 16, 5}, ConvPass::forward).method == direct);
+  // 5 x 5 taps. The sums of 20 channels are too short: they would round too much.
+  constexpr Method two = Method::winograd_2x2;
+  CHECK(methods_of({64, 64, 27, 192, 5, 1, 2}) == Methods{two, two, two});
+  CHECK(methods_of({64, 20, 13, 50, 5}) == Methods{direct, Method::columns, two});
   // Many sums of few pixels.
   CHECK(plan_of({8, 512, 7, 512, 1}, ConvPass::weight).method == Method::weight_blocks);
   CHECK(plan_of({8, 64, 56, 64, 1}, ConvPass::weight).method == direct);
   // Winograd's algorithm has nothing for steps, other taps, few channels and no image.
-  CHECK(plan_of({32, 64, 16, 64, 5, 1, 1}, ConvPass::weight).method == direct);
+  CHECK(plan_of({32, 64, 16, 64, 4, 1, 1}, ConvPass::weight).method == direct);
   CHECK(plan_of({32, 1, 16, 20, 3, 1, 1}, ConvPass::weight).method == direct);
   CHECK(plan_of({0, 64, 16, 64, 3, 1, 1}, ConvPass::weight).method == direct);
 }
@@ -179,13 +183,16 @@ TEST_CASE("plans follow conv_algorithm()") {
     const Algorithm use(algorithm);
     for (const Layer& l : {wide, few, one}) CHECK(methods_of(l) == std::vector(3, method));
     CHECK(plan_of({8, 64, 28, 64, 3, 2, 1}, ConvPass::forward).method == Method::direct);
+    CHECK(plan_of({8, 64, 28, 64, 5, 1, 2}, ConvPass::forward).method ==
+          (method == Method::winograd_2x2 ? method : Method::direct));
   }
 }
 
 TEST_CASE("plans of what an image becomes do not depend on the batch") {
   for (const MemoryFormat format : {kContiguous, kChannelsLast})
-    for (Layer l : {Layer{1, 64, 7, 128, 3, 1, 1}, Layer{1, 16, 28, 24, 3, 1, 1},
-                    Layer{1, 3, 32, 10, 5, 1, 2}, Layer{1, 8, 9, 8, 3, 2, 1, 8}})
+    for (Layer l :
+         {Layer{1, 64, 7, 128, 3, 1, 1}, Layer{1, 16, 28, 24, 3, 1, 1},
+          Layer{1, 3, 32, 10, 5, 1, 2}, Layer{1, 8, 9, 8, 3, 2, 1, 8}, Layer{1, 20, 13, 50, 5}})
       for (const ConvPass pass : {ConvPass::forward, ConvPass::data}) {
         l.format = format;
         l.images = 1;
@@ -215,7 +222,8 @@ TEST_CASE("all engines of a plan agree") {
            {Layer{3, 64, 9, 70, 3, 1, 1}, Layer{5, 6, 14, 16, 5}, Layer{2, 1, 28, 6, 5, 1, 2},
             Layer{3, 12, 11, 12, 3, 2, 1, 12}, Layer{4, 40, 7, 96, 1},
             Layer{2, 10, 8, 14, 3, 1, 1, 2}, Layer{3, 256, 3, 160, 1},
-            Layer{5, 12, 9, 20, 3, 2, 1, 2}, Layer{1, 34, 6, 18, 1, 2}}) {
+            Layer{5, 12, 9, 20, 3, 2, 1, 2}, Layer{1, 34, 6, 18, 1, 2}, Layer{8, 32, 13, 50, 5},
+            Layer{12, 21, 8, 20, 5, 1, 2}}) {
         l.dtype = dtype;
         l.format = format;
         l.activation = kernels::Activation::relu;

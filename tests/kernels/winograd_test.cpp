@@ -34,13 +34,13 @@ struct Threads {
 };
 
 struct Case {
-  std::int64_t n, c, h, w, o, top = 1, left = 1, groups = 1;
+  std::int64_t n, c, h, w, o, top = 1, left = 1, groups = 1, taps = 3;
   Activation activation = Activation::none;
   bool biased = true;
 
   Shape input() const { return {n, c, h, w}; }
-  Shape weight() const { return {o, c / groups, 3, 3}; }
-  Shape out() const { return {n, o, h + 2 * top - 2, w + 2 * left - 2}; }
+  Shape weight() const { return {o, c / groups, taps, taps}; }
+  Shape out() const { return {n, o, h + 2 * top - taps + 1, w + 2 * left - taps + 1}; }
   ConvParams params() const {
     return {.padding = {top, left}, .groups = groups, .activation = activation};
   }
@@ -106,12 +106,13 @@ double rms_error(const Tensor& actual, const Tensor& expected) {
 
 void check(const Case& k, const std::vector<DType>& dtypes, const std::vector<Lay>& layouts) {
   INFO("n ", k.n, " c ", k.c, " h ", k.h, " w ", k.w, " o ", k.o, " padding ", k.top, ",", k.left,
-       " groups ", k.groups);
+       " groups ", k.groups, " taps ", k.taps);
   const auto expected = [&] {
     Algorithm use(ConvAlgorithm::direct);
     return run(k, kFloat64, as_is);
   }();
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
+    if (k.taps == 5 && algorithm == ConvAlgorithm::winograd_4x4) continue;
     Algorithm use(algorithm);
     CAPTURE(static_cast<int>(algorithm));
     for (const DType dtype : dtypes)
@@ -122,8 +123,9 @@ void check(const Case& k, const std::vector<DType>& dtypes, const std::vector<La
         const double rounding = dtype == kFloat64 ? 2.3e-16 : 1.2e-7;
         const std::int64_t depths[] = {k.c / k.groups, k.o / k.groups};
         for (std::size_t i = 0; i < actual.size(); ++i) {
-          // Sums of 9 depth terms in [-1, 1].
-          const double size = 3 * std::sqrt(static_cast<double>(depths[i]));
+          // Sums of taps^2 depth terms in [-1, 1].
+          const double size =
+              static_cast<double>(k.taps) * std::sqrt(static_cast<double>(depths[i]));
           CHECK(rms_error(actual[i], expected[i]) <= 16 * rounding * size);
           test::check_close(actual[i], expected[i].to_vector<double>(), 0, 128 * rounding * size);
         }
@@ -141,12 +143,28 @@ TEST_CASE("Winograd: images of every size about a tile, every padding") {
           check({2, 3, h, w, 5, top, left}, {kFloat32}, {channels_last});
 }
 
+TEST_CASE("Winograd: 5 x 5 taps, images of every size about a tile, every padding") {
+  for (std::int64_t h = 1; h <= 9; ++h)
+    for (std::int64_t w = 1; w <= 9; w += h % 2 + 1)
+      for (const auto& [top, left] :
+           {std::pair<int, int>{2, 2}, {0, 4}, {4, 0}, {3, 2}, {1, 0}, {0, 0}})
+        if (h + 2 * top >= 5 && w + 2 * left >= 5)
+          check({.n = 2, .c = 3, .h = h, .w = w, .o = 5, .top = top, .left = left, .taps = 5},
+                {kFloat32}, {channels_last});
+}
+
 TEST_CASE("Winograd: channels that fill vectors and that do not, every layout and dtype") {
   for (const std::int64_t c : {1, 15, 16, 17, 40})
     for (const std::int64_t o : {1, 16, 31, 33, 64, 70})
       check({c % 3 + 1, c, 7, 6, o}, {kFloat32}, {channels_last});
   for (const Case& k : {Case{2, 19, 7, 10, 37}, Case{1, 33, 6, 5, 20, 2, 0}, Case{3, 1, 9, 4, 2}})
     check(k, {kFloat32, kFloat64}, {as_is, channels_last, spread, inner});
+  for (const std::int64_t padding : {0, 2})
+    for (const std::int64_t c : {1, 16, 20, 35}) {
+      const Case k{
+          .n = 3, .c = c, .h = 9, .w = 8, .o = 50, .top = padding, .left = padding, .taps = 5};
+      check(k, {kFloat32, kFloat64}, {as_is, channels_last, spread, inner});
+    }
 }
 
 TEST_CASE("Winograd: groups, relu, no bias, negative padding") {
@@ -158,11 +176,18 @@ TEST_CASE("Winograd: groups, relu, no bias, negative padding") {
   check(k, {kFloat32}, {as_is, channels_last});
   // The input gradient has a padding of -1.
   check({1, 4, 5, 6, 3, 3, 3}, {kFloat32}, {as_is, channels_last});
+  Case five{.n = 3, .c = 6, .h = 9, .w = 11, .o = 10, .top = 0, .left = 1, .groups = 2, .taps = 5};
+  check(five, {kFloat32}, {as_is, channels_last});
+  five.biased = false;
+  check(five, {kFloat32}, {as_is, channels_last});
 }
 
 TEST_CASE("Winograd: filters beyond a cache, channels and tiles in several parts") {
   check({35, 130, 8, 7, 182}, {kFloat32}, {channels_last});
   check({2, 300, 4, 4, 100}, {kFloat32}, {as_is, channels_last});
+  for (const std::int64_t padding : {0, 2})
+    check({.n = 35, .c = 130, .h = 8, .w = 9, .o = 182, .top = padding, .left = padding, .taps = 5},
+          {kFloat32}, {channels_last});
 }
 
 TEST_CASE("Winograd: automatic choices round like direct sums, forced tiles as documented") {
@@ -189,6 +214,42 @@ TEST_CASE("Winograd: automatic choices round like direct sums, forced tiles as d
   }
 }
 
+TEST_CASE("Winograd: 5 x 5 taps round like direct sums where they are chosen") {
+  for (const std::int64_t padding : {0, 2})
+    for (const std::int64_t c : {6, 20, 24, 32, 64, 128}) {
+      CAPTURE(padding);
+      CAPTURE(c);
+      const Case k{.n = 2,
+                   .c = c,
+                   .h = 13,
+                   .w = 13,
+                   .o = c + 30,
+                   .top = padding,
+                   .left = padding,
+                   .taps = 5,
+                   .biased = false};
+      const auto run_by = [&](ConvAlgorithm algorithm, DType dtype) {
+        Algorithm use(algorithm);
+        return run(k, dtype, channels_last);
+      };
+      const auto exact = run_by(ConvAlgorithm::direct, kFloat64),
+                 chosen = run_by(ConvAlgorithm::automatic, kFloat32);
+      auto direct = run_by(ConvAlgorithm::direct, kFloat32);
+      // The engine `columns` sums the taps of an input gradient separately, with smaller errors.
+      // Direct sums are those of the correlation with the turned filter.
+      Algorithm use(ConvAlgorithm::direct);
+      const std::int64_t around = 4 - padding;
+      kernels::conv2d(
+          Stream(), direct[1], channels_last(values(k.out(), 3).to(kFloat32)),
+          channels_last(values(k.weight(), 2).to(kFloat32).flip({2, 3}).transpose(0, 1)), {},
+          {.padding = {around, around}});
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        CAPTURE(i);
+        CHECK(rms_error(chosen[i], exact[i]) <= 1.7 * rms_error(direct[i], exact[i]));
+      }
+    }
+}
+
 TEST_CASE("Winograd: NaN spreads over its tile and no further") {
   for (const ConvAlgorithm algorithm : {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
     Algorithm use(algorithm);
@@ -207,7 +268,8 @@ TEST_CASE("Winograd: NaN spreads over its tile and no further") {
 }
 
 TEST_CASE("Winograd: the same bits for every number of threads and every batch") {
-  for (const Case& k : {Case{9, 40, 11, 10, 70}, Case{3, 150, 5, 5, 160}})
+  const Case five{.n = 9, .c = 40, .h = 11, .w = 10, .o = 70, .top = 0, .left = 0, .taps = 5};
+  for (const Case& k : {Case{9, 40, 11, 10, 70}, Case{3, 150, 5, 5, 160}, five})
     for (const ConvAlgorithm algorithm :
          {ConvAlgorithm::winograd_2x2, ConvAlgorithm::winograd_4x4}) {
       Algorithm use(algorithm);

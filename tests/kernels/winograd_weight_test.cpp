@@ -53,8 +53,9 @@ struct Array {
 
 struct Problem {
   std::int64_t n, c, h, w, o, pad_rows, pad_columns;
-  std::int64_t height() const { return h + 2 * pad_rows - 2; }
-  std::int64_t width() const { return w + 2 * pad_columns - 2; }
+  int taps = 3;
+  std::int64_t height() const { return h + 2 * pad_rows - taps + 1; }
+  std::int64_t width() const { return w + 2 * pad_columns - taps + 1; }
 };
 
 template <class T>
@@ -64,11 +65,11 @@ struct Gradients {
 
 template <class T>
 Gradients<T> gradients(const Problem& p, int side, Array<T>& input, Array<T>& grad, Lie lie) {
-  Gradients<T> g{{{p.o, p.c, 3, 3}, lie}, {{1, 1, 1, p.o}, lie}};
+  Gradients<T> g{{{p.o, p.c, p.taps, p.taps}, lie}, {{1, 1, 1, p.o}, lie}};
   const Images<const T> in(input.view, 0, p.c), from(grad.view, 0, p.o);
   ConvParams params;
   params.padding = {p.pad_rows, p.pad_columns};
-  cpu::winograd::weight_gradient<T>(side, in, from, params, g.weight.data.data(),
+  cpu::winograd::weight_gradient<T>(side, p.taps, in, from, params, g.weight.data.data(),
                                     g.weight.view.strides, g.bias.data.data(),
                                     g.bias.view.strides[3]);
   return g;
@@ -77,7 +78,7 @@ Gradients<T> gradients(const Problem& p, int side, Array<T>& input, Array<T>& gr
 template <class T>
 void check(const Problem& p, int side, Lie lie) {
   INFO("images ", p.n, " x ", p.c, " x ", p.h, " x ", p.w, ", outputs ", p.o, ", side ", side,
-       ", layout ", static_cast<int>(lie));
+       ", taps ", p.taps, ", layout ", static_cast<int>(lie));
   Array<T> input({p.n, p.c, p.h, p.w}, lie), grad({p.n, p.o, p.height(), p.width()}, lie);
   input.fill(1), grad.fill(2);
   Gradients<T> g = gradients(p, side, input, grad, lie);
@@ -94,8 +95,8 @@ void check(const Problem& p, int side, Lie lie) {
     const double bias_error = std::abs(bias - static_cast<double>(g.bias.at(0, 0, 0, o)));
     worst_bias = std::max(worst_bias, std::isnan(bias_error) ? HUGE_VAL : bias_error);
     for (std::int64_t c = 0; c < p.c; ++c)
-      for (std::int64_t i = 0; i < 3; ++i)
-        for (std::int64_t j = 0; j < 3; ++j) {
+      for (std::int64_t i = 0; i < p.taps; ++i)
+        for (std::int64_t j = 0; j < p.taps; ++j) {
           double sum = 0;
           const std::int64_t up = i - p.pad_rows, left = j - p.pad_columns;
           for (std::int64_t n = 0; n < p.n; ++n)
@@ -118,6 +119,10 @@ const Problem kProblems[] = {
     {1, 1, 3, 3, 1, 0, 0},   {1, 5, 4, 4, 3, 1, 1},  {2, 17, 7, 5, 6, 1, 0}, {3, 4, 6, 9, 19, 0, 2},
     {1, 33, 2, 1, 18, 1, 2}, {1, 70, 4, 5, 3, 1, 1}, {1, 3, 5, 4, 67, 2, 1}, {40, 4, 7, 8, 5, 1, 1},
 };
+const Problem kProblemsOfFive[] = {
+    {1, 1, 5, 5, 1, 0, 0, 5},  {2, 17, 7, 6, 6, 1, 0, 5}, {3, 4, 6, 9, 19, 0, 2, 5},
+    {1, 70, 4, 5, 3, 2, 2, 5}, {1, 3, 5, 4, 67, 4, 2, 5}, {40, 20, 9, 8, 50, 0, 0, 5},
+};
 
 }  // namespace
 
@@ -126,6 +131,9 @@ TEST_CASE("Winograd weight gradients agree with the direct sum") {
     for (const int side : {2, 4})
       for (const Lie lie : {Lie::last, Lie::planes, Lie::part}) check<float>(p, side, lie);
   for (const int side : {2, 4}) check<double>(kProblems[2], side, Lie::last);
+  for (const Problem& p : kProblemsOfFive)
+    for (const Lie lie : {Lie::last, Lie::planes, Lie::part}) check<float>(p, 2, lie);
+  check<double>(kProblemsOfFive[2], 2, Lie::last);
 }
 
 TEST_CASE("bits of Winograd gradients do not depend on the number of threads") {

@@ -17,18 +17,21 @@ constexpr const char* kNames[] = {"depthwise",    "product",       "pairs",   "f
                                   "winograd_2x2", "winograd_4x4"};
 
 /// Cycles for one vector of channels: of a tile into the points of Winograd's algorithm, of a tile
-/// out of them, and of a filter into them (with the way there), by the side of a tile's results.
+/// out of them, and of a filter into them (with the way there), by the tile's results and the taps.
 struct Transforms {
   std::int64_t in, out, filter;
 };
-constexpr Transforms kTransforms2{120, 90, 120}, kTransforms4{300, 200, 250};
+constexpr Transforms transforms_of(int results, int taps) {
+  if (taps == 5) return {300, 130, 400};
+  return results == 2 ? Transforms{120, 90, 120} : Transforms{300, 200, 250};
+}
 /// Calls of the inner kernel that are short, and everything that is once a call.
 constexpr std::int64_t kMicroCall = 40, kCall = 20000;
 /// Images that share the work on a filter. Not those of the call.
 constexpr std::int64_t kImages = 32;
-/// Products of a direct sum from which on tiles of 4 x 4 results are chosen: their maps round more
-/// than those of 2 x 2, which sums of so many hide (docs/cpu.md).
-constexpr std::int64_t kProductsFor4 = 9 * 64;
+/// Products of a direct sum from which on tiles of six points a side are chosen: their maps round
+/// more than those of four, which sums of so many hide (docs/cpu.md).
+constexpr std::int64_t products_for_six(int taps) { return taps == 3 ? 9 * 64 : 25 * 32; }
 
 /// What the engines cost for one group of a call. `to` are the images whose channels are a vector's
 /// lanes, those of the results or by the weights of `out`; `from` are the others.
@@ -84,22 +87,29 @@ class Costs {
 
   bool fits_winograd() const {
     const ConvParams& p = call_.params;
-    return call_.weight.sizes[2] == 3 && call_.weight.sizes[3] == 3 && p.stride[0] == 1 &&
+    const std::int64_t* taps = call_.weight.sizes + 2;
+    return (taps[0] == 3 || taps[0] == 5) && taps[1] == taps[0] && p.stride[0] == 1 &&
            p.stride[1] == 1 && p.dilation[0] == 1 && p.dilation[1] == 1 && from_.channels > 0 &&
            to_.count * to_.height * to_.width > 0;
   }
-  /// With tiles of `side` x `side` results. Whether their rounding suits the length of the sums is
-  /// for fine_enough() to say.
-  std::int64_t winograd(int side) const {
+  /// Taps a side, and the results that a side of a tile can have.
+  int taps() const { return static_cast<int>(call_.weight.sizes[2]); }
+  std::vector<int> winograd_results() const {
+    if (!fits_winograd()) return {};
+    return taps() == 5 ? std::vector{2} : std::vector{2, 4};
+  }
+  /// With tiles of `results` x `results` results. Whether their rounding suits the length of the
+  /// sums is for fine_enough() to say.
+  std::int64_t winograd(int results) const {
     if (call_.pass == ConvPass::weight) {
-      const std::int64_t cost = call_.out.dtype == kFloat64 ? winograd_weight<double>(side)
-                                                            : winograd_weight<float>(side);
+      const std::int64_t cost = call_.out.dtype == kFloat64 ? winograd_weight<double>(results)
+                                                            : winograd_weight<float>(results);
       return cost + cost / 4 + layout();
     }
     const auto ceil = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-    const Transforms& each = side == 2 ? kTransforms2 : kTransforms4;
-    const std::int64_t points = (side + 2) * (side + 2);
-    const std::int64_t tiles = kImages * ceil(to_.height, side) * ceil(to_.width, side);
+    const Transforms each = transforms_of(results, taps());
+    const std::int64_t points = (results + taps() - 1) * (results + taps() - 1);
+    const std::int64_t tiles = kImages * ceil(to_.height, results) * ceil(to_.width, results);
     const std::int64_t ins = from_.channels, outs = vectors(to_.channels);
     const std::int64_t products = points * tiles * ins * outs;
     const std::int64_t calls = points * ceil(tiles, 14) * ceil(outs, 2);
@@ -108,10 +118,10 @@ class Costs {
     return (products + products / 16 + calls * kMicroCall + transforms + kCall) / kImages +
            layout();
   }
-  bool fine_enough(int side) const {
+  bool fine_enough(int results) const {
     const std::int64_t sums = call_.pass == ConvPass::weight ? to_.count * to_.height * to_.width
                                                              : taps_ * from_.channels;
-    return side == 2 || sums >= kProductsFor4;
+    return results + taps() == 5 || sums >= products_for_six(taps());
   }
 
   /// The way of 16-bit images into float32 and back.
@@ -152,9 +162,10 @@ class Costs {
            images();
   }
   template <class T>
-  std::int64_t winograd_weight(int side) const {
+  std::int64_t winograd_weight(int results) const {
     return winograd::weight_gradient_cost(Images<const T>(call_.input, 0, from_.channels),
-                                          Images<const T>(call_.out, 0, to_.channels), side);
+                                          Images<const T>(call_.out, 0, to_.channels), results,
+                                          taps());
   }
 
   const ConvCall& call_;
@@ -168,19 +179,19 @@ std::int64_t cheapest(const ConvPlan& plan) {
   return cost;
 }
 
-/// What algorithms besides those of the direct sums conv_algorithm() allows.
-std::vector<int> winograd_sides(const Costs& costs) {
+/// Whether conv_algorithm() allows tiles of `results` x `results` results.
+bool allows_winograd(const Costs& costs, int results) {
   switch (conv_algorithm()) {
     case ConvAlgorithm::direct:
-      return {};
+      return false;
     case ConvAlgorithm::winograd_2x2:
-      return {2};
+      return results == 2;
     case ConvAlgorithm::winograd_4x4:
-      return {4};
+      return results == 4;
     case ConvAlgorithm::automatic:
       break;
   }
-  return costs.fine_enough(4) ? std::vector{2, 4} : std::vector{2};
+  return costs.fine_enough(results);
 }
 
 /// Whether an instruction for pairs takes as long as one for float32: on AMD's Zen 4 and 5; on
@@ -256,9 +267,10 @@ ConvPlan plan_of(const ConvCall& call) {
     if (many_sums) add(ConvMethod::weight_blocks, direct);
     if (call.pass == ConvPass::data) add(ConvMethod::columns, costs.columns());
     if (costs.lies_in_planes()) add(ConvMethod::planes, costs.planes());
-    if (costs.fits_winograd())
-      for (const int side : winograd_sides(costs))
-        add(side == 2 ? ConvMethod::winograd_2x2 : ConvMethod::winograd_4x4, costs.winograd(side));
+    for (const int results : costs.winograd_results())
+      if (allows_winograd(costs, results))
+        add(results == 2 ? ConvMethod::winograd_2x2 : ConvMethod::winograd_4x4,
+            costs.winograd(results));
   }
   const bool any = conv_algorithm() != ConvAlgorithm::automatic && !depthwise;
   const auto taken = std::min_element(

@@ -35,7 +35,7 @@ enum class ConvMethod : std::uint8_t {
 };
 constexpr bool is_winograd(ConvMethod m) { return m >= ConvMethod::winograd_2x2; }
 /// Results a side of Winograd's tiles.
-constexpr int side_of(ConvMethod m) { return m == ConvMethod::winograd_2x2 ? 2 : 4; }
+constexpr int results_of(ConvMethod m) { return m == ConvMethod::winograd_2x2 ? 2 : 4; }
 
 struct ConvPlan {
   struct Candidate {

@@ -57,6 +57,7 @@ void correlate(const ConvCall& call, ConvMethod method) {
   const bool relu = forward && p.activation == Activation::relu;
   const PixelWeights<T> weights(call.weight);
   const View& w = weights.view();
+  const int taps = static_cast<int>(w.sizes[2]);
   const std::int64_t to_step = w.strides[forward ? 0 : 1], from_step = w.strides[forward ? 1 : 0];
   for (std::int64_t g = 0; g < p.groups; ++g) {
     const std::int64_t first = g * (w.sizes[0] / p.groups);
@@ -67,10 +68,11 @@ void correlate(const ConvCall& call, ConvMethod method) {
         call.bias.data ? call.bias.as<T>() + g * outs * call.bias.strides[0] : nullptr,
         call.bias.data ? call.bias.strides[0] : 0};
     if (is_winograd(method))
-      winograd::correlate(forward ? winograd::Problem<T>{group, p.padding[0], p.padding[1], relu}
-                                  : winograd::Problem<T>{winograd::turned(group), 2 - p.padding[0],
-                                                         2 - p.padding[1], false},
-                          side_of(method));
+      winograd::correlate(
+          forward ? winograd::Problem<T>{group, p.padding[0], p.padding[1], relu}
+                  : winograd::Problem<T>{winograd::turned(group, taps), taps - 1 - p.padding[0],
+                                         taps - 1 - p.padding[1], false},
+          results_of(method), taps);
     else if (method == ConvMethod::planes)
       PlaneCorrelation<T>(group, rows[0], columns[0]).run();
     else if (method == ConvMethod::columns)
@@ -102,8 +104,8 @@ void sum_weight_gradient(const ConvCall& call, ConvMethod method) {
       engine.run(to, weight.strides, to_bias, bias_step);
     };
     if (is_winograd(method))
-      winograd::weight_gradient<T>(side_of(method), in, grad, p, to, weight.strides, to_bias,
-                                   bias_step);
+      winograd::weight_gradient<T>(results_of(method), static_cast<int>(kernel_rows), in, grad, p,
+                                   to, weight.strides, to_bias, bias_step);
     else if (method == ConvMethod::planes)
       run(PlaneWeightGradient<T>(in, grad, kernel_rows, kernel_columns, p));
     else if (method == ConvMethod::weight_blocks)

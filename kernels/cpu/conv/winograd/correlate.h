@@ -9,7 +9,7 @@
 
 namespace ferrite::kernels::cpu::winograd {
 
-template <class T, int M>
+template <class T, class F>
 class Correlation {
  public:
   explicit Correlation(const Problem<T>& problem);
@@ -32,13 +32,14 @@ class Correlation {
   /// what is not in the first cache.
   static constexpr std::int64_t kPanel = 2;
   static constexpr std::int64_t kDepth = 128;  // channels at a time: a panel of the first cache
-  /// Channels that are added up before they are added to the others, so that what the maps of 4 x 4
-  /// enlarge is the rounding of short sums (winograd.h).
-  static constexpr std::int64_t kSum = M == 4 ? 32 : kDepth;
+  /// Channels that are added up before they are added to the others, so that what the maps of six
+  /// points enlarge is the rounding of short sums (winograd.h).
+  static constexpr std::int64_t kSum = F::kSide == 6 ? 32 : kDepth;
   static constexpr std::int64_t kGroup = 64;       // output channels at a time
   static constexpr std::int64_t kManyTiles = 128;  // for which a part of the filter is transformed
   static constexpr std::int64_t kTasks = 8;        // at least, where there is work for them
   static constexpr std::int64_t kSize = sizeof(T);
+  static constexpr std::int64_t kResults = F::kResults, kTaps = F::kTaps;
   /// Channels ahead of which weights are fetched: few images wait for them more than for products.
   static constexpr std::int64_t kAhead = 8;
 
@@ -54,13 +55,13 @@ class Correlation {
   static std::int64_t point_step(std::int64_t values) {
     return values / kLanes<T> % 2 == 0 ? values + kLanes<T> : values;
   }
-  std::int64_t filter_bytes() const { return kPoints<M> * in_.channels * columns_ * kSize; }
+  std::int64_t filter_bytes() const { return F::kPoints * in_.channels * columns_ * kSize; }
   std::int64_t width(std::int64_t panel) const {
     return std::min(panel_, columns_ - panel * panel_);
   }
   std::int64_t block_tiles(std::int64_t group) const;
-  template <class F>
-  void for_each_part(Tiles tiles, F f) const;
+  template <class Visit>
+  void for_each_part(Tiles tiles, Visit visit) const;
   void run_by_tiles() const;
   void run_by_channels() const;
 
@@ -83,16 +84,16 @@ class Correlation {
   Scratch<T> bias_;
 };
 
-template <class T, int M>
-Correlation<T, M>::Correlation(const Problem<T>& p)
+template <class T, class F>
+Correlation<T, F>::Correlation(const Problem<T>& p)
     : out_(p.out),
       in_(p.in),
       filter_(p.filter),
       top_(p.top),
       left_(p.left),
       relu_(p.relu),
-      down_((p.out.height + M - 1) / M),
-      across_((p.out.width + M - 1) / M),
+      down_((p.out.height + kResults - 1) / kResults),
+      across_((p.out.width + kResults - 1) / kResults),
       tiles_(p.out.count * down_ * across_),
       columns_(whole_vectors<T>(p.out.channels)),
       panel_(std::min<std::int64_t>(columns_, kPanel * kLanes<T>)),
@@ -105,39 +106,41 @@ Correlation<T, M>::Correlation(const Problem<T>& p)
   for (std::int64_t c = 0; c < out_.channels; ++c) bias_.data()[c] = p.bias[c * p.bias_step];
 }
 
-template <class T, int M>
-template <class F>
-void Correlation<T, M>::for_each_part(Tiles tiles, F f) const {
+template <class T, class F>
+template <class Visit>
+void Correlation<T, F>::for_each_part(Tiles tiles, Visit visit) const {
   for (std::int64_t done = 0; done < tiles.count;) {
     const std::int64_t at = tiles.first + done, left = tiles.count - done;
     const std::int64_t line = at / across_, column = at % across_, row = line % down_;
     Part part{line / down_, row, 1, column, std::min(across_ - column, left), done};
     if (column == 0 && left >= across_) part.rows = std::min(left / across_, down_ - row);
-    f(part);
+    visit(part);
     done += part.rows * part.columns;
   }
 }
 
-/// V = B^T d B of `tiles`, [points, tiles, row_], points `step` apart. Images of another layout are
-/// brought into this one a part at a time, on the way.
-template <class T, int M>
-void Correlation<T, M>::map_input(T* to, std::int64_t step, Tiles tiles) const {
+/// V = B^T d B of `tiles`, [points, tiles, row_], points `step` apart. Images of
+/// another layout are brought into this one a part at a time, on the way.
+template <class T, class F>
+void Correlation<T, F>::map_input(T* to, std::int64_t step, Tiles tiles) const {
   Scratch<T> copied;
   for_each_part(tiles, [&](const Part& part) {
     Images<const T> in = in_;
-    const std::int64_t y = part.row * M - top_, x = part.column * M - left_;
+    const std::int64_t y = part.row * kResults - top_, x = part.column * kResults - left_;
     // What exists of the pixels that these tiles read.
     Window window{std::clamp<std::int64_t>(y, 0, in.height),
                   std::clamp<std::int64_t>(x, 0, in.width), 0, 0};
-    window.height = std::clamp(y + part.rows * M + 2, window.top, in.height) - window.top;
-    window.width = std::clamp(x + part.columns * M + 2, window.left, in.width) - window.left;
+    window.height =
+        std::clamp(y + part.rows * kResults + kTaps - 1, window.top, in.height) - window.top;
+    window.width =
+        std::clamp(x + part.columns * kResults + kTaps - 1, window.left, in.width) - window.left;
     const T* corner = in.data + part.image * in.image_step + window.top * in.row_step +
                       window.left * in.pixel_step;
     if (in.channel_step != 1) {
       // As large as any part's; the first is not always the largest.
       if (!copied)
-        copied = Scratch<T>(std::min(in.height, tiles.count / across_ * M + M + 2) *
-                            std::min(in.width, tiles.count * M + 2) * in.channels);
+        copied = Scratch<T>(std::min(in.height, tiles.count / across_ * kResults + F::kSide) *
+                            std::min(in.width, tiles.count * kResults + kTaps - 1) * in.channels);
       if (window.width == in.width && in.row_step == in.width * in.pixel_step)
         copy_matrix(copied.data(), in.channels, corner, in.pixel_step, in.channel_step,
                     window.height * window.width, in.channels);
@@ -150,36 +153,36 @@ void Correlation<T, M>::map_input(T* to, std::int64_t step, Tiles tiles) const {
     T* tile = to + part.before * row_;
     for (std::int64_t r = 0; r < part.rows; ++r)
       for (std::int64_t c = 0; c < part.columns; ++c, tile += row_)
-        map_pixels<InputMap<M>>(
+        map_pixels<InputMap<F>>(
             tile, step,
-            tile_at<const T>(corner, in.row_step, in.pixel_step, y + r * M - window.top,
-                             x + c * M - window.left, window.height, window.width, kSide<M>),
+            tile_at<const T>(corner, in.row_step, in.pixel_step, y + r * kResults - window.top,
+                             x + c * kResults - window.left, window.height, window.width, F::kSide),
             in.channels);
   });
 }
 
 /// U = G g G^T of one panel of output channels and `count` channels from `channel` on,
 /// [points, count, width(panel)].
-template <class T, int M>
-void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
+template <class T, class F>
+void Correlation<T, F>::map_filter(T* to, std::int64_t step, std::int64_t panel,
                                    std::int64_t channel, std::int64_t count) const {
   const std::int64_t width = this->width(panel), size = count * width;
   const std::int64_t used = std::min(width, out_.channels - panel * panel_);
   // Output channels side by side, as optimize_for_inference() lays weights: read where they lie.
-  if (filter_.out_step == 1 && used == width && filter_.row_step == 3 * filter_.column_step) {
+  if (filter_.out_step == 1 && used == width && filter_.row_step == kTaps * filter_.column_step) {
     const T* from = filter_.data + panel * panel_ + channel * filter_.in_step;
     for (std::int64_t c = 0; c < count; ++c, from += filter_.in_step) {
-      for (int tap = 0; tap < 9; ++tap)
+      for (int tap = 0; tap < kTaps * kTaps; ++tap)
         for (std::int64_t line = 0; line < width; line += 64 / kSize)
           __builtin_prefetch(from + kAhead * filter_.in_step + tap * filter_.column_step + line);
-      map_vectors<FilterMap<M>>(to + c * width, step, from, filter_.column_step, width);
+      map_vectors<FilterMap<F>>(to + c * width, step, from, filter_.column_step, width);
     }
     return;
   }
-  const Scratch<T> taps(9 * size);
-  for (int i = 0; i < 3; ++i)
-    for (int j = 0; j < 3; ++j) {
-      T* const tap = taps.data() + (3 * i + j) * size;
+  const Scratch<T> taps(kTaps * kTaps * size);
+  for (int i = 0; i < kTaps; ++i)
+    for (int j = 0; j < kTaps; ++j) {
+      T* const tap = taps.data() + (kTaps * i + j) * size;
       const T* const from = filter_.data + panel * panel_ * filter_.out_step +
                             channel * filter_.in_step + i * filter_.row_step +
                             j * filter_.column_step;
@@ -188,13 +191,13 @@ void Correlation<T, M>::map_filter(T* to, std::int64_t step, std::int64_t panel,
       else
         copy_matrix_padded(tap, width, from, filter_.in_step, filter_.out_step, count, used);
     }
-  map_vectors<FilterMap<M>>(to, step, taps.data(), size, size);
+  map_vectors<FilterMap<F>>(to, step, taps.data(), size, size);
 }
 
 /// Results of `tiles` and `count` output channels from `column` on, from rows of products `row`
 /// apart.
-template <class T, int M>
-void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_t row,
+template <class T, class F>
+void Correlation<T, F>::map_output(const T* from, std::int64_t step, std::int64_t row,
                                    std::int64_t column, std::int64_t count, Tiles tiles) const {
   const T* bias = bias_ ? bias_.data() + column : nullptr;
   Scratch<T> copied;
@@ -202,15 +205,15 @@ void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_
     Images<T> out = out_;
     out.data += column * out.channel_step;
     out.channels = count;
-    const std::int64_t y = part.row * M, x = part.column * M;
-    const std::int64_t height = std::min(part.rows * M, out.height - y);
-    const std::int64_t width = std::min(part.columns * M, out.width - x);
+    const std::int64_t y = part.row * kResults, x = part.column * kResults;
+    const std::int64_t height = std::min(part.rows * kResults, out.height - y);
+    const std::int64_t width = std::min(part.columns * kResults, out.width - x);
     T* corner = out.data + part.image * out.image_step + y * out.row_step + x * out.pixel_step;
     std::int64_t row_step = out.row_step, pixel_step = out.pixel_step;
     if (out.channel_step != 1) {
       if (!copied)
-        copied = Scratch<T>(std::min(out.height, tiles.count / across_ * M + M) *
-                            std::min(out.width, tiles.count * M) * count);
+        copied = Scratch<T>(std::min(out.height, tiles.count / across_ * kResults + kResults) *
+                            std::min(out.width, tiles.count * kResults) * count);
       pixel_step = count;
       row_step = width * count;
     }
@@ -218,11 +221,12 @@ void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_
     const T* products = from + part.before * row;
     for (std::int64_t r = 0; r < part.rows; ++r)
       for (std::int64_t c = 0; c < part.columns; ++c, products += row) {
-        const auto tile = tile_at<T>(to, row_step, pixel_step, r * M, c * M, height, width, M);
+        const auto tile = tile_at<T>(to, row_step, pixel_step, r * kResults, c * kResults, height,
+                                     width, kResults);
         if (relu_)
-          map_products<M, true>(tile, products, step, bias, count);
+          map_products<F, true>(tile, products, step, bias, count);
         else
-          map_products<M, false>(tile, products, step, bias, count);
+          map_products<F, false>(tile, products, step, bias, count);
       }
     if (copied) {
       out.data = corner - part.image * out.image_step - y * out.row_step;
@@ -234,8 +238,8 @@ void Correlation<T, M>::map_output(const T* from, std::int64_t step, std::int64_
 
 /// c (+)= a b for one point: `rows` tiles by one panel. `next_a`, where it is given, is the operand
 /// of the call after this one, and as `a` not in a near cache.
-template <class T, int M>
-void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T* b,
+template <class T, class F>
+void Correlation<T, F>::multiply(T* c, std::int64_t c_step, const T* a, const T* b,
                                  std::int64_t panel, std::int64_t rows, std::int64_t depth,
                                  bool accumulate, const T* next_a) const {
   const std::int64_t width = this->width(panel);
@@ -260,23 +264,23 @@ void Correlation<T, M>::multiply(T* c, std::int64_t c_step, const T* a, const T*
 }
 
 /// Tiles whose transforms and products with `group` output channels the second cache holds.
-template <class T, int M>
-std::int64_t Correlation<T, M>::block_tiles(std::int64_t group) const {
+template <class T, class F>
+std::int64_t Correlation<T, F>::block_tiles(std::int64_t group) const {
   const std::int64_t rows = max_rows(static_cast<int>(panel_ / kLanes<T>));
-  const std::int64_t bytes = kPoints<M> * (row_ + group) * kSize;
+  const std::int64_t bytes = F::kPoints * (row_ + group) * kSize;
   const std::int64_t most = std::min(kBlockBytes / bytes, tiles_ / kTasks) / rows * rows;
   return even_share(tiles_, std::max(rows, most));
 }
 
 /// Small filters and many tiles: the filter is transformed once, then each task takes a block of
 /// tiles through all stages.
-template <class T, int M>
-void Correlation<T, M>::run_by_tiles() const {
+template <class T, class F>
+void Correlation<T, F>::run_by_tiles() const {
   const std::int64_t group = panel_ * std::clamp<std::int64_t>(kGroup / panel_, 1, panels_);
   const std::int64_t tiles = block_tiles(group), channels = in_.channels;
   const std::int64_t in_step = point_step(tiles * row_), out_step = point_step(tiles * group),
                      filter_step = point_step(channels * columns_);
-  const Scratch<T> filter(kPoints<M> * filter_step);
+  const Scratch<T> filter(F::kPoints * filter_step);
   const auto filter_at = [&](std::int64_t panel, std::int64_t channel) {
     return filter.data() + panel * panel_ * channels + channel * width(panel);
   };
@@ -290,12 +294,12 @@ void Correlation<T, M>::run_by_tiles() const {
   });
   parallel_for(tiles_, tiles, [&](std::int64_t begin, std::int64_t end) {
     const Tiles block{begin, end - begin};
-    const Scratch<T> in(kPoints<M> * in_step), out(kPoints<M> * out_step);
+    const Scratch<T> in(F::kPoints * in_step), out(F::kPoints * out_step);
     map_input(in.data(), in_step, block);
     for (std::int64_t column = 0; column < columns_; column += group) {
       const std::int64_t first = column / panel_;
       const std::int64_t last = std::min(panels_, first + group / panel_);
-      for (std::int64_t p = 0; p < kPoints<M>; ++p)
+      for (std::int64_t p = 0; p < F::kPoints; ++p)
         for (std::int64_t panel = first; panel < last; ++panel)
           for (std::int64_t c = 0; c < channels; c += depth_)
             multiply(out.data() + p * out_step + (panel - first) * panel_, group,
@@ -309,11 +313,11 @@ void Correlation<T, M>::run_by_tiles() const {
 
 /// Large filters: each task takes a panel of output channels, transforms a part of its filter and
 /// uses it at once for all tiles. The transformed filter as a whole never exists.
-template <class T, int M>
-void Correlation<T, M>::run_by_channels() const {
+template <class T, class F>
+void Correlation<T, F>::run_by_channels() const {
   const std::int64_t channels = in_.channels, tiles = even_share(tiles_, kManyTiles);
   const std::int64_t in_step = point_step(tiles * row_), out_step = point_step(tiles * panel_);
-  const Scratch<T> in(kPoints<M> * in_step);
+  const Scratch<T> in(F::kPoints * in_step);
   const std::int64_t filter_step = point_step(depth_ * panel_);
   for (std::int64_t first = 0; first < tiles_; first += tiles) {
     const Tiles block{first, std::min(tiles, tiles_ - first)};
@@ -321,15 +325,15 @@ void Correlation<T, M>::run_by_channels() const {
       map_input(in.data() + begin * row_, in_step, {block.first + begin, end - begin});
     });
     parallel_for(panels_, 1, [&](std::int64_t begin, std::int64_t end) {
-      const Scratch<T> filter(kPoints<M> * filter_step), out(kPoints<M> * out_step);
+      const Scratch<T> filter(F::kPoints * filter_step), out(F::kPoints * out_step);
       for (std::int64_t panel = begin; panel < end; ++panel) {
         for (std::int64_t c = 0; c < channels; c += depth_) {
           const std::int64_t depth = std::min(depth_, channels - c);
           map_filter(filter.data(), filter_step, panel, c, depth);
-          for (std::int64_t p = 0; p < kPoints<M>; ++p) {
+          for (std::int64_t p = 0; p < F::kPoints; ++p) {
             const T* const a = in.data() + p * in_step + c;
             multiply(out.data() + p * out_step, panel_, a, filter.data() + p * filter_step, panel,
-                     block.count, depth, c > 0, p + 1 < kPoints<M> ? a + in_step : a);
+                     block.count, depth, c > 0, p + 1 < F::kPoints ? a + in_step : a);
           }
         }
         map_output(out.data(), out_step, panel_, panel * panel_,
@@ -340,11 +344,8 @@ void Correlation<T, M>::run_by_channels() const {
 }
 
 template <class T>
-void correlate(const Problem<T>& problem, int side) {
-  if (side == 2)
-    Correlation<T, 2>(problem).run();
-  else
-    Correlation<T, 4>(problem).run();
+void correlate(const Problem<T>& problem, int results, int taps) {
+  with_form(results, taps, [&](auto form) { Correlation<T, decltype(form)>(problem).run(); });
 }
 
 }  // namespace ferrite::kernels::cpu::winograd

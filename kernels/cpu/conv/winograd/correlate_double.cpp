@@ -1,3 +1,3 @@
 #include "ferrite/kernels/cpu/conv/winograd/correlate.h"
 
-template void ferrite::kernels::cpu::winograd::correlate(const Problem<double>&, int);
+template void ferrite::kernels::cpu::winograd::correlate(const Problem<double>&, int, int);

@@ -1,14 +1,16 @@
-// The linear maps of Winograd's convolutions F(m x m, 3 x 3), m = 2 or 4: Lavin and Gray, "Fast
-// Algorithms for Convolutional Neural Networks" (2015), section 4. A tile of m x m results is
+// The linear maps of Winograd's convolutions F(m x m, r x r): Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks" (2015), section 4. A tile of m x m results is
 //   Y = A^T [(G g G^T) * (B^T d B)] A,
-// with the (m + 2) x (m + 2) pixels d that they are made of, the filter g, and one product in each
-// of (m + 2)^2 points where the direct sum has 9 m^2. The gradients follow by transposition:
+// with the (m + r - 1) x (m + r - 1) pixels d that they are made of, the filter g of r x r taps,
+// and one product in each of (m + r - 1)^2 points where the direct sum has (m r)^2. The gradients
+// follow by transposition:
 //   dg = G^T [(A dy A^T) * (B^T d B)] G.
 //
-// F(2 x 2) evaluates polynomials at 0, 1, -1 and infinity. F(4 x 4) at 0, 5/8, -5/8, 3/2, -3/2 and
-// infinity: of all pairs of points with their negatives (which share half of their arithmetic)
-// these round least among those whose constants float holds exactly, 2.5 times less than the usual
-// 1 and 2 at the same cost.
+// F(2 x 2, 3 x 3) evaluates polynomials at 0, 1, -1 and infinity. F(4 x 4, 3 x 3) and
+// F(2 x 2, 5 x 5), whose six points are the same, at 0, 5/8, -5/8, 3/2, -3/2 and infinity: of all
+// pairs of points with their negatives (which share half of their arithmetic) these round least
+// among those whose constants float holds exactly, 2.5 times less than the usual 1 and 2 at the
+// same cost.
 //
 // Everything works on vectors of neighbouring channels.
 #pragma once
@@ -20,32 +22,93 @@
 
 namespace ferrite::kernels::cpu::winograd {
 
-/// Pixels a side of the tile of input that M x M results are made of.
-template <int M>
-inline constexpr int kSide = M + 2;
-/// Products of a tile.
-template <int M>
-inline constexpr int kPoints = kSide<M>* kSide<M>;
+/// F(M x M, R x R): what the maps and the stages need to know of an algorithm.
+template <int M, int R>
+struct Form {
+  static constexpr int kResults = M, kTaps = R;  // a side
+  /// Pixels a side of the tile of input that M x M results are made of.
+  static constexpr int kSide = M + R - 1;
+  /// Products of a tile.
+  static constexpr int kPoints = kSide * kSide;
+  static_assert(kSide == 4 || kSide == 6);
+};
+
+/// Calls `take` with the form that has tiles of `results` x `results` results and `taps` x `taps`
+/// taps.
+template <class Take>
+void with_form(int results, int taps, Take take) {
+  if (taps == 5)
+    take(Form<2, 5>{});
+  else if (results == 4)
+    take(Form<4, 3>{});
+  else
+    take(Form<2, 3>{});
+}
 
 namespace detail {
-inline constexpr double kA = 0.625, kA2 = kA * kA, kA3 = kA2 * kA;
-inline constexpr double kB = 1.5, kB2 = kB * kB, kB3 = kB2 * kB;
-// Factors of the filter at +-kA and +-kB: 1 / product of the distances to the other finite points.
+// The six points: 0, +-kA, +-kB and infinity.
+inline constexpr double kA = 0.625, kA2 = kA * kA;
+inline constexpr double kB = 1.5, kB2 = kB * kB;
+/// Factors of the filter at the finite points: 1 / product of the distances to the other ones.
 inline constexpr double kScale0 = 1 / (kA2 * kB2);
 inline constexpr double kScaleA = 1 / (2 * kA2 * (kA2 - kB2));
 inline constexpr double kScaleB = 1 / (2 * kB2 * (kB2 - kA2));
+
+constexpr double power(double base, int exponent) {
+  double result = 1;
+  for (int i = 0; i < exponent; ++i) result *= base;
+  return result;
+}
+
+/// The values of a polynomial with N coefficients at the six points, with the factors where
+/// `kScaled`.
+template <int N, bool kScaled, class T, class V>
+[[gnu::always_inline]] inline void evaluate(const V (&c)[N], V (&out)[6]) {
+  constexpr double a = kScaled ? kScaleA : 1, b = kScaled ? kScaleB : 1;
+  V even_a = T(a) * c[0], odd_a = T(a * kA) * c[1];
+  V even_b = T(b) * c[0], odd_b = T(b * kB) * c[1];
+#pragma GCC unroll 4
+  for (int j = 2; j < N; ++j) {
+    V &to_a = j % 2 == 0 ? even_a : odd_a, &to_b = j % 2 == 0 ? even_b : odd_b;
+    to_a = to_a + T(a * power(kA, j)) * c[j];
+    to_b = to_b + T(b * power(kB, j)) * c[j];
+  }
+  out[0] = T(kScaled ? kScale0 : 1) * c[0];
+  out[1] = even_a + odd_a;
+  out[2] = even_a - odd_a;
+  out[3] = even_b + odd_b;
+  out[4] = even_b - odd_b;
+  out[5] = c[N - 1];
+}
+
+/// The transpose of evaluate().
+template <int N, bool kScaled, class T, class V>
+[[gnu::always_inline]] inline void sum_points(const V (&m)[6], V (&out)[N]) {
+  constexpr double a = kScaled ? kScaleA : 1, b = kScaled ? kScaleB : 1;
+  const V even_a = m[1] + m[2], odd_a = m[1] - m[2];
+  const V even_b = m[3] + m[4], odd_b = m[3] - m[4];
+  out[0] = T(kScaled ? kScale0 : 1) * m[0] + (T(a) * even_a + T(b) * even_b);
+#pragma GCC unroll 4
+  for (int j = 1; j < N; ++j) {
+    const V of_a = j % 2 == 0 ? even_a : odd_a, of_b = j % 2 == 0 ? even_b : odd_b;
+    if (j < N - 1)
+      out[j] = T(a * power(kA, j)) * of_a + T(b * power(kB, j)) * of_b;
+    else
+      out[j] = (m[5] + T(a * power(kA, j)) * of_a) + T(b * power(kB, j)) * of_b;
+  }
+}
 }  // namespace detail
 
 // The maps in one dimension. apply<T>(in, out): kIn values (T, or vectors of T) become kOut.
 
 /// B^T d: pixels to points.
-template <int M>
+template <class F>
 struct InputMap {
-  static constexpr int kIn = kSide<M>, kOut = kSide<M>;
+  static constexpr int kIn = F::kSide, kOut = F::kSide;
   template <class T, class V>
   [[gnu::always_inline]] static inline void apply(const V (&d)[kIn], V (&out)[kOut]) {
     using namespace detail;
-    if constexpr (M == 2) {
+    if constexpr (F::kSide == 4) {
       out[0] = d[0] - d[2];
       out[1] = d[1] + d[2];
       out[2] = d[2] - d[1];
@@ -65,95 +128,68 @@ struct InputMap {
 };
 
 /// A^T m: products at the points to results.
-template <int M>
+template <class F>
 struct OutputMap {
-  static constexpr int kIn = kSide<M>, kOut = M;
+  static constexpr int kIn = F::kSide, kOut = F::kResults;
   template <class T, class V>
   [[gnu::always_inline]] static inline void apply(const V (&m)[kIn], V (&out)[kOut]) {
-    using namespace detail;
-    if constexpr (M == 2) {
+    if constexpr (F::kSide == 4) {
       out[0] = m[0] + (m[1] + m[2]);
       out[1] = (m[1] - m[2]) - m[3];
     } else {
-      const V even_a = m[1] + m[2], odd_a = m[1] - m[2];
-      const V even_b = m[3] + m[4], odd_b = m[3] - m[4];
-      out[0] = m[0] + (even_a + even_b);
-      out[1] = T(kA) * odd_a + T(kB) * odd_b;
-      out[2] = T(kA2) * even_a + T(kB2) * even_b;
-      out[3] = (m[5] + T(kA3) * odd_a) + T(kB3) * odd_b;
+      detail::sum_points<kOut, false, T>(m, out);
     }
   }
 };
 
 /// A dy: gradients of results to points, the transpose of OutputMap.
-template <int M>
+template <class F>
 struct GradientMap {
-  static constexpr int kIn = M, kOut = kSide<M>;
+  static constexpr int kIn = F::kResults, kOut = F::kSide;
   template <class T, class V>
   [[gnu::always_inline]] static inline void apply(const V (&y)[kIn], V (&out)[kOut]) {
-    using namespace detail;
-    if constexpr (M == 2) {
+    if constexpr (F::kSide == 4) {
       out[0] = y[0];
       out[1] = y[0] + y[1];
       out[2] = y[0] - y[1];
       out[3] = -y[1];
     } else {
-      const V even_a = y[0] + T(kA2) * y[2], odd_a = T(kA) * y[1] + T(kA3) * y[3];
-      const V even_b = y[0] + T(kB2) * y[2], odd_b = T(kB) * y[1] + T(kB3) * y[3];
-      out[0] = y[0];
-      out[1] = even_a + odd_a;
-      out[2] = even_a - odd_a;
-      out[3] = even_b + odd_b;
-      out[4] = even_b - odd_b;
-      out[5] = y[3];
+      detail::evaluate<kIn, false, T>(y, out);
     }
   }
 };
 
 /// G g: taps of a filter to points.
-template <int M>
+template <class F>
 struct FilterMap {
-  static constexpr int kIn = 3, kOut = kSide<M>;
+  static constexpr int kIn = F::kTaps, kOut = F::kSide;
   template <class T, class V>
   [[gnu::always_inline]] static inline void apply(const V (&g)[kIn], V (&out)[kOut]) {
-    using namespace detail;
-    if constexpr (M == 2) {
+    if constexpr (F::kSide == 4) {
       const V even = T(0.5) * (g[0] + g[2]), odd = T(0.5) * g[1];
       out[0] = g[0];
       out[1] = even + odd;
       out[2] = even - odd;
       out[3] = g[2];
     } else {
-      const V even_a = T(kScaleA) * g[0] + T(kScaleA * kA2) * g[2], odd_a = T(kScaleA * kA) * g[1];
-      const V even_b = T(kScaleB) * g[0] + T(kScaleB * kB2) * g[2], odd_b = T(kScaleB * kB) * g[1];
-      out[0] = T(kScale0) * g[0];
-      out[1] = even_a + odd_a;
-      out[2] = even_a - odd_a;
-      out[3] = even_b + odd_b;
-      out[4] = even_b - odd_b;
-      out[5] = g[2];
+      detail::evaluate<kIn, true, T>(g, out);
     }
   }
 };
 
 /// G^T u: gradients at the points to those of the taps, the transpose of FilterMap.
-template <int M>
+template <class F>
 struct FilterGradientMap {
-  static constexpr int kIn = kSide<M>, kOut = 3;
+  static constexpr int kIn = F::kSide, kOut = F::kTaps;
   template <class T, class V>
   [[gnu::always_inline]] static inline void apply(const V (&u)[kIn], V (&out)[kOut]) {
-    using namespace detail;
-    if constexpr (M == 2) {
+    if constexpr (F::kSide == 4) {
       const V even = T(0.5) * (u[1] + u[2]);
       out[0] = u[0] + even;
       out[1] = T(0.5) * (u[1] - u[2]);
       out[2] = even + u[3];
     } else {
-      const V even_a = u[1] + u[2], odd_a = u[1] - u[2];
-      const V even_b = u[3] + u[4], odd_b = u[3] - u[4];
-      out[0] = T(kScale0) * u[0] + (T(kScaleA) * even_a + T(kScaleB) * even_b);
-      out[1] = T(kScaleA * kA) * odd_a + T(kScaleB * kB) * odd_b;
-      out[2] = (u[5] + T(kScaleA * kA2) * even_a) + T(kScaleB * kB2) * even_b;
+      detail::sum_points<kOut, true, T>(u, out);
     }
   }
 };
@@ -285,17 +321,17 @@ void map_vectors(T* to, std::int64_t to_step, const T* from, std::int64_t from_s
 
 /// OutputMap of the products at `from` (whole vectors for each point, point_step apart) into a
 /// tile's pixels, with a bias for each channel (whole vectors, or null) and relu.
-template <int M, bool kRelu, class T>
+template <class F, bool kRelu, class T>
 void map_products(const TilePixels<T>& tile, const T* from, std::int64_t point_step, const T* bias,
                   std::int64_t channels) {
-  const bool whole = tile.whole(M);
+  const bool whole = tile.whole(F::kResults);
   for (std::int64_t c = 0; c < channels; c += kLanes<T>) {
     const Vector<T> add = bias ? load(bias + c) : Vector<T>{};
     const std::int64_t count = std::min<std::int64_t>(kLanes<T>, channels - c);
     const auto run = [&](auto put) __attribute__((always_inline)) {
-      map_tile<T, OutputMap<M>>(
+      map_tile<T, OutputMap<F>>(
           [&](int i, int j) __attribute__((always_inline)) {
-            return load(from + (i * kSide<M> + j) * point_step + c);
+            return load(from + (i * F::kSide + j) * point_step + c);
           },
           [&](int i, int j, Vector<T> v) __attribute__((always_inline)) {
             v += add;
