@@ -31,7 +31,7 @@ class RangeCheck {
   bool fits(std::int64_t value) {
     if (static_cast<std::uint64_t>(value) < size_) [[likely]]
       return true;
-    failed_.store(true, std::memory_order_relaxed);
+    note();
     return false;
   }
   /// Throws for the first bad value in row-major order, so that the message is always the same.
@@ -53,9 +53,27 @@ class RangeCheck {
   }
 
  private:
-  std::uint64_t size_;
+  /// Not inlined, so that loops keep nothing ready for it.
+  [[gnu::noinline, gnu::cold]] void note() { failed_.store(true, std::memory_order_relaxed); }
+
+  const std::uint64_t size_;
   std::atomic<bool> failed_{false};
 };
+
+/// Calls each(a, b, c) for offsets `at` that move n times by `step`. Steps of 0, 1 and 1, along the
+/// last dimension of dense tensors, are a loop of their own, which the compiler knows more about.
+/// So is what `each` holds by value.
+template <class Each>
+void walk(const std::array<std::int64_t, 3>& at, const std::array<std::int64_t, 3>& step,
+          std::int64_t n, Each each) {
+  const auto [a, b, c] = at;
+  const auto [a_step, b_step, c_step] = step;
+  if (a_step == 0 && b_step == 1 && c_step == 1) {
+    for (std::int64_t i = 0; i < n; ++i) each(a, b + i, c + i);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) each(a + i * a_step, b + i * b_step, c + i * c_step);
+  }
+}
 
 /// Calls each(base, index offset, source offset) for every element of `index`: elements that differ
 /// in another dimension than `dim` on several threads, those along `dim` in order.
@@ -64,23 +82,21 @@ void for_each_in_order(const View& out, const View& index, const View& source, i
                        Each&& each) {
   View o = bases(out, index, dim), i = index, s = bases(source, index, dim);
   const std::int64_t length = index.sizes[dim];
-  const std::int64_t i_step = index.strides[dim], s_step = source.strides[dim];
+  const std::array<std::int64_t, 3> along{0, index.strides[dim], source.strides[dim]};
   for (View* v : {&o, &i, &s}) v->sizes[dim] = 1, v->numel = index.numel / length;
   const std::int64_t grain = std::max<std::int64_t>(64, kElementGrain / length);
   for_each_run<3>(
       {&o, &i, &s},
       [&](const auto& at, const auto& step, std::int64_t n) {
+        const auto from = [&](const auto& steps, std::int64_t count) {
+          return std::array{at[0] + count * steps[0], at[1] + count * steps[1],
+                            at[2] + count * steps[2]};
+        };
         // The dimension with the smaller steps is the inner loop.
-        if (step[1] <= i_step) {
-          for (std::int64_t k = 0; k < length; ++k)
-            for (std::int64_t j = 0; j < n; ++j)
-              each(at[0] + j * step[0], at[1] + j * step[1] + k * i_step,
-                   at[2] + j * step[2] + k * s_step);
+        if (step[1] <= along[1]) {
+          for (std::int64_t k = 0; k < length; ++k) walk(from(along, k), step, n, each);
         } else {
-          for (std::int64_t j = 0; j < n; ++j)
-            for (std::int64_t k = 0; k < length; ++k)
-              each(at[0] + j * step[0], at[1] + j * step[1] + k * i_step,
-                   at[2] + j * step[2] + k * s_step);
+          for (std::int64_t j = 0; j < n; ++j) walk(from(step, j), along, length, each);
         }
       },
       grain);
@@ -97,14 +113,11 @@ void gather(const char* op, const View& out, const View& x, const View& index, i
   dispatch_words(out.dtype, [&]<class Word>() {
     Word* o = out.as<Word>();
     const Word* from = x.as<Word>();
-    for_each_run<3>({&out, &index, &base},
-                    [&, o, from](const auto& at, const auto& step, std::int64_t n) {
-                      for (std::int64_t i = 0; i < n; ++i) {
-                        const std::int64_t id = ids[at[1] + i * step[1]];
-                        if (check.fits(id))
-                          o[at[0] + i * step[0]] = from[at[2] + i * step[2] + id * x_step];
-                      }
-                    });
+    for_each_run<3>({&base, &out, &index}, [&, o, from](const auto& at, const auto& step, auto n) {
+      walk(at, step, n, [=, &check](auto base, auto to, auto i) {
+        if (const std::int64_t id = ids[i]; check.fits(id)) o[to] = from[base + id * x_step];
+      });
+    });
   });
   check.finish(op, index);
 }
@@ -117,7 +130,7 @@ void scatter(const char* op, const View& out, const View& index, const View& sou
   dispatch_words(out.dtype, [&]<class Word>() {
     Word* o = out.as<Word>();
     const Word* from = source.as<Word>();
-    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+    for_each_in_order(out, index, source, dim, [=, &check](auto base, auto i, auto s) {
       if (check.fits(ids[i])) o[base + ids[i] * o_step] = from[s];
     });
   });
@@ -132,7 +145,7 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
   dispatch_added(out.dtype, op, [&]<class T>() {
     T* o = out.as<T>();
     const T* from = source.as<T>();
-    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+    for_each_in_order(out, index, source, dim, [=, &check](auto base, auto i, auto s) {
       if (!check.fits(ids[i])) return;
       T& to = o[base + ids[i] * o_step];
       to = static_cast<T>(to + from[s]);
@@ -167,7 +180,7 @@ void scatter_reduce(const char* op, Scattered how, const View& out, const View& 
   dispatch_added(out.dtype, op, [&]<class T>() {
     T* o = out.as<T>();
     const T* from = source.as<T>();
-    for_each_in_order(out, index, source, dim, [&, o, from](auto base, auto i, auto s) {
+    for_each_in_order(out, index, source, dim, [=, &check](auto base, auto i, auto s) {
       if (check.fits(ids[i])) join(how, o[base + ids[i] * o_step], from[s]);
     });
   });
@@ -240,7 +253,7 @@ void add_slices(const View& out, const View& index, const View& source, int dim,
   const std::int64_t o_step = out.strides[dim], s_step = source.strides[dim];
   for (View* v : {&o, &s}) v->sizes[dim] = 1, v->numel = source.numel / length;
   const std::int64_t* ids = index.as<std::int64_t>();
-  const std::int64_t grain = std::max<std::int64_t>(64, kElementGrain / length);
+  const std::int64_t grain = std::max<std::int64_t>(512, kElementGrain / length);
   for_each_run<2>(
       {&o, &s},
       [&](const auto& at, const auto& step, std::int64_t n) {
