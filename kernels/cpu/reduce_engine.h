@@ -89,6 +89,9 @@ class ReduceEngine {
   /// Reduces the elements [begin, end) of the output whose first element is at `base`.
   Total row(std::int64_t base, std::int64_t begin, std::int64_t end) const {
     const std::int64_t stride = nest_.reduced.inner().in;
+    if (nest_.reduced.n == 1 && end - begin >= kLanes && end - begin <= kChunk &&
+        in_.direct(stride))
+      return short_row(in_.data() + base + begin, end - begin);
     Elem buffer[kChunk];
     if (end - begin <= kLanes / 2 && nest_.reduced.n == 1) {
       const Elem* x = in_.read(base + begin * stride, stride, end - begin, buffer);
@@ -112,6 +115,17 @@ class ReduceEngine {
     return total;
   }
 
+  /// The same of kLanes to kChunk neighbours, without a way through memory.
+  Total short_row(const Elem* x, std::int64_t n) const {
+    Lane lanes[kLanes];
+    std::fill_n(lanes, kLanes, f_.lane());
+    const std::int64_t whole = n / kLanes * kLanes;
+    take(lanes, x, whole);
+    const Lane lane = fold_halves(
+        lanes, x + whole, n, [this](Lane a, Elem e) { return f_.step(a, e); },
+        [this](Lane a, Lane b) { return f_.combine(a, b); });
+    return f_.join(f_.total(), static_cast<Total>(lane));
+  }
   void take(Lane* lanes, const Elem* x, std::int64_t n) const {
     std::int64_t i = 0;
     if (n >= kLanes) {
