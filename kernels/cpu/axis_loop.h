@@ -64,43 +64,37 @@ E greater(E a, E b) {
   return b > a ? b : a;
 }
 
+/// Some thousand elements folded by f, side by side.
+template <class E, class F>
+E fold_run(const E* x, std::int64_t n, E neutral, F f) {
+  constexpr std::int64_t kLanes = 32;
+  E lanes[kLanes];
+  if (n < kLanes) {
+    std::fill_n(lanes, kLanes, neutral);
+    return fold_halves(lanes, x, n, f, f);
+  }
+  std::copy_n(x, kLanes, lanes);
+  std::int64_t i = kLanes;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = f(lanes[j], x[i + j]);
+  return fold_halves(lanes, x + i, n, f, f);
+}
 template <class E>
 E largest(const E* x, std::int64_t n) {
-  constexpr std::int64_t kLanes = 32;
-  E best = -std::numeric_limits<E>::infinity();
-  std::int64_t i = 0;
-  if (n >= kLanes) {
-    E lanes[kLanes];
-    std::copy_n(x, kLanes, lanes);
-    for (i = kLanes; i + kLanes <= n; i += kLanes)
-      for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = greater(lanes[j], x[i + j]);
-    for (std::int64_t j = 0; j < kLanes; ++j) best = greater(best, lanes[j]);
-  }
-  for (; i < n; ++i) best = greater(best, x[i]);
-  return best;
+  return fold_run(x, n, -std::numeric_limits<E>::infinity(), greater<E>);
 }
-
-/// Sum of up to some thousand elements, side by side.
 template <class E>
 E sum_of(const E* x, std::int64_t n) {
-  constexpr std::int64_t kLanes = 32;
-  std::int64_t i = 0;
-  E sum = 0;
-  if (n >= kLanes) {
-    E lanes[kLanes] = {};
-    for (; i + kLanes <= n; i += kLanes)
-      for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
-    for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
-      for (std::int64_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-    sum = lanes[0];
-  }
-  for (; i < n; ++i) sum += x[i];
-  return sum;
+  return fold_run(x, n, E(0), [](E a, E b) { return a + b; });
 }
 
-/// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; float32 results below the normal
-/// range are 0.
+/// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; results below the normal range
+/// are 0.
 void exp_run(const float* x, float* y, std::int64_t n);
 void exp_run(const double* x, double* y, std::int64_t n);
+/// The sum of exp(x[i] - shift) over up to some thousand elements, which are also written to y,
+/// unless that is null; y may be x.
+float exp_sum(const float* x, float shift, float* y, std::int64_t n);
+double exp_sum(const double* x, double shift, double* y, std::int64_t n);
 
 }  // namespace ferrite::kernels::cpu

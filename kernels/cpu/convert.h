@@ -50,4 +50,27 @@ class RunReader {
   std::size_t size_;
 };
 
+/// The same for results, of neighbours.
+template <class E>
+class RunWriter {
+ public:
+  RunWriter(void* data, DType dtype) : data_(static_cast<char*>(data)), dtype_(dtype) {}
+  /// Where results from `offset` on are written: in place, or `buffer` if they must be converted.
+  E* begin(std::int64_t offset, E* buffer) const {
+    return dtype_ == dtype_of<E> ? reinterpret_cast<E*>(at(offset)) : buffer;
+  }
+  /// Ends the n results at x, which begin() gave.
+  void end(std::int64_t offset, const E* x, std::int64_t n) const {
+    if (dtype_ != dtype_of<E>) store_run(at(offset), dtype_, 1, x, n);
+  }
+
+ private:
+  char* at(std::int64_t offset) const {
+    return data_ + offset * static_cast<std::int64_t>(itemsize(dtype_));
+  }
+
+  char* data_;
+  DType dtype_;
+};
+
 }  // namespace ferrite::kernels::cpu

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ferrite/kernels/cpu/axis_loop.h"
+#include "ferrite/kernels/cpu/simd_math.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -120,33 +121,31 @@ class Forward {
     set_element(result_.losses, position, loss);
   }
 
-  double weighted_sum(const E* x, std::int64_t first, std::int64_t n) const {
+  /// Of x - top.
+  double weighted_sum(const E* x, E top, std::int64_t first, std::int64_t n) const {
     double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * p_.weight_of(first + i);
+    for (std::int64_t i = 0; i < n; ++i)
+      sum += static_cast<double>(x[i] - top) * p_.weight_of(first + i);
     return sum;
   }
 
   void short_rows(Sums& sums, std::int64_t at, std::int64_t position, std::int64_t n) const {
     const std::int64_t c = p_.classes;
-    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock], top[kAxisBlock];
+    E buffer[kAxisBlock];
     const E* x = p_.logits.read(at, 1, n * c, buffer);
-    for (std::int64_t r = 0; r < n; ++r) {
-      top[r] = largest(x + r * c, c);
-      for (std::int64_t i = 0; i < c; ++i) shifted[r * c + i] = x[r * c + i] - top[r];
-    }
-    exp_run(shifted, e, n * c);
-    for (std::int64_t r = 0; r < n; ++r, position += p_.position_step()) {
+    for (std::int64_t r = 0; r < n; ++r, x += c, position += p_.position_step()) {
       const std::int64_t t = p_.target(position);
-      const E* row = shifted + r * c;
-      emit(sums, position, t, top[r], static_cast<double>(sum_of(e + r * c, c)),
-           t >= 0 ? static_cast<double>(row[t]) : 0.0,
-           p_.smooth > 0 ? weighted_sum(row, 0, c) : 0.0);
+      const E top = largest(x, c);
+      emit(sums, position, t, top,
+           static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), c)),
+           t >= 0 ? static_cast<double>(x[t] - top) : 0.0,
+           p_.smooth > 0 ? weighted_sum(x, top, 0, c) : 0.0);
     }
   }
 
   void long_row(Sums& sums, std::int64_t at, std::int64_t position) const {
     const std::int64_t c = p_.classes, t = p_.target(position);
-    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock];
+    E buffer[kAxisBlock];
     E top = -std::numeric_limits<E>::infinity();
     double sum = 0, picked = 0, weighted = 0;
     for (std::int64_t i = 0; i < c; i += kAxisBlock) {
@@ -156,11 +155,9 @@ class Forward {
     for (std::int64_t i = 0; i < c; i += kAxisBlock) {
       const std::int64_t n = std::min(kAxisBlock, c - i);
       const E* x = p_.logits.read(at + i, 1, n, buffer);
-      for (std::int64_t j = 0; j < n; ++j) shifted[j] = x[j] - top;
-      exp_run(shifted, e, n);
-      sum += static_cast<double>(sum_of(e, n));
-      if (t >= i && t < i + n) picked = static_cast<double>(shifted[t - i]);
-      if (p_.smooth > 0) weighted += weighted_sum(shifted, i, n);
+      sum += static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), n));
+      if (t >= i && t < i + n) picked = static_cast<double>(x[t - i] - top);
+      if (p_.smooth > 0) weighted += weighted_sum(x, top, i, n);
     }
     emit(sums, position, t, top, sum, picked, weighted);
   }
@@ -213,7 +210,7 @@ class Backward {
  public:
   Backward(const View& out, const CrossEntropyArgs& args, const View& log_sums, const View& grad,
            const View& divisor)
-      : p_(args), out_(out), log_sums_(log_sums), grad_(grad) {
+      : p_(args), out_(out.data, out.dtype), log_sums_(log_sums), grad_(grad) {
     if (grad.numel == 1) {
       shared_ = element(grad, 0);
       if (divisor.data) shared_ /= element(divisor, 0);
@@ -249,41 +246,35 @@ class Backward {
     return p;
   }
 
-  void store(std::int64_t at, const E* x, std::int64_t n) const {
-    store_run(out_.as<char>() + at * static_cast<std::int64_t>(itemsize(out_.dtype)), out_.dtype, 1,
-              x, n);
-  }
-
   /// `n` rows, in pieces of at most a block.
   void rows(std::int64_t at, std::int64_t where, std::int64_t n) const {
     const std::int64_t c = p_.classes;
-    E buffer[kAxisBlock], e[kAxisBlock];
+    E buffer[kAxisBlock], results[kAxisBlock];
     Position positions[kAxisBlock];
     for (std::int64_t r = 0; r < n; ++r) positions[r] = position(where + r * p_.position_step());
     for (std::int64_t first = 0; first < c; first += kAxisBlock) {
       const std::int64_t m = std::min(kAxisBlock, c - first);  // c itself where n > 1
       const E* x = p_.logits.read(at + first, 1, n * m, buffer);
-      for (std::int64_t r = 0; r < n; ++r)
-        for (std::int64_t i = 0; i < m; ++i)
-          e[r * m + i] = (x[r * m + i] - positions[r].high) - positions[r].low;
-      if (!p_.args.log_probabilities) exp_run(e, e, n * m);
-      for (std::int64_t r = 0; r < n; ++r) finish(positions[r], e + r * m, first, m);
-      store(at + first, e, n * m);
+      E* const to = out_.begin(at + first, results);
+      for (std::int64_t r = 0; r < n; ++r) piece(positions[r], x + r * m, to + r * m, first, m);
+      out_.end(at + first, to, n * m);
     }
   }
-  void finish(const Position& p, E* e, std::int64_t first, std::int64_t m) const {
+  /// Of one row, the classes [first, first + m).
+  void piece(const Position& p, const E* x, E* to, std::int64_t first, std::int64_t m) const {
     if (p.probability == 0)  // ignored, or log probabilities: no NaN of theirs comes through
-      std::fill_n(e, m, E(0));
+      std::fill_n(to, m, E(0));
     else
-      for (std::int64_t i = 0; i < m; ++i) e[i] *= p.probability;
+      simd::transform(
+          to, m, [&](const auto& v) { return simd::exp((v - p.high) - p.low) * p.probability; }, x);
     if (p.share != 0)
       for (std::int64_t i = 0; i < m; ++i)
-        e[i] -= p_.weight ? p.share * p_.weight[first + i] : p.share;
-    if (p.t >= first && p.t < first + m) e[p.t - first] -= p.picked;
+        to[i] -= p_.weight ? p.share * p_.weight[first + i] : p.share;
+    if (p.t >= first && p.t < first + m) to[p.t - first] -= p.picked;
   }
 
   void columns(std::int64_t at, std::int64_t where, std::int64_t n) const {
-    E buffer[kAxisColumns], e[kAxisColumns];
+    E buffer[kAxisColumns], results[kAxisColumns];
     // Side by side, so that the loops vectorise.
     E high[kAxisColumns], low[kAxisColumns], probability[kAxisColumns], picked[kAxisColumns];
     E share[kAxisColumns];
@@ -294,10 +285,12 @@ class Backward {
       picked[j] = p.picked, share[j] = p.share, target[j] = static_cast<std::int32_t>(p.t);
     }
     for (std::int64_t c = 0; c < p_.classes; ++c, at += p_.loop.stride) {
+      E* const e = out_.begin(at, results);
       if (p_.args.log_probabilities) {
         std::fill_n(e, n, E(0));
       } else {
         const E* x = p_.logits.read(at, 1, n, buffer);
+#pragma GCC ivdep
         for (std::int64_t j = 0; j < n; ++j) e[j] = (x[j] - high[j]) - low[j];
         exp_run(e, e, n);
         for (std::int64_t j = 0; j < n; ++j)
@@ -308,12 +301,13 @@ class Backward {
         for (std::int64_t j = 0; j < n; ++j) e[j] -= share[j] * w;
       }
       for (std::int64_t j = 0; j < n; ++j) e[j] -= target[j] == c ? picked[j] : E(0);
-      store(at, e, n);
+      out_.end(at, e, n);
     }
   }
 
   Problem<E> p_;
-  View out_, log_sums_, grad_;
+  RunWriter<E> out_;
+  View log_sums_, grad_;
   double shared_ = 0;
 };
 

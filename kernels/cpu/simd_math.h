@@ -71,7 +71,7 @@ V log(const V& x) {
 }
 
 template <class V>
-V exp(const V& x) {
+[[gnu::always_inline]] inline V exp(const V& x) {
   // Eigen ends half a power of two too early at the top; below the smallest normal number the
   // result is 0.
   using T = Lane<V>;

@@ -1,32 +1,54 @@
 #include "ferrite/kernels/softmax.h"
 
-#include <Eigen/Core>
 #include <cmath>
 
 #include "ferrite/kernels/cpu/axis_loop.h"
+#include "ferrite/kernels/cpu/simd_math.h"
 
 namespace ferrite::kernels::cpu {
 
-void exp_run(const float* x, float* y, std::int64_t n) {
-  // Eigen clamps what would fall below the normal range instead of letting it vanish.
-  constexpr float kLowest = -87.33654f;
-  float block[kAxisBlock];
-  for (std::int64_t i = 0; i < n; i += kAxisBlock) {
-    const std::int64_t m = std::min(kAxisBlock, n - i), whole = m / 16 * 16;
-    Eigen::Map<Eigen::ArrayXf>(block, whole) = Eigen::Map<const Eigen::ArrayXf>(x + i, whole).exp();
-    if (whole < m) {  // the rest as a whole packet, too
-      Eigen::Array<float, 16, 1> rest = Eigen::Array<float, 16, 1>::Zero();
-      std::copy_n(x + i + whole, m - whole, rest.data());
-      rest = rest.exp().eval();
-      std::copy_n(rest.data(), m - whole, block + whole);
-    }
-    for (std::int64_t j = 0; j < m; ++j)
-      y[i + j] = x[i + j] != x[i + j] ? x[i + j] : x[i + j] < kLowest ? 0.0f : block[j];
-  }
+namespace {
+
+template <class E>
+void exp_of(const E* x, E* y, std::int64_t n) {
+  simd::transform(
+      y, n, [](const auto& v) { return simd::exp(v); }, x);
 }
 
-void exp_run(const double* x, double* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = std::exp(x[i]);
+/// The first `count` lanes; the others are 0.
+template <class E>
+Vector<E> first_lanes(const Vector<E>& v, std::int64_t count) {
+  Lanes<MaskOf<E>, kLanes<E>> lane;
+  for (int i = 0; i < kLanes<E>; ++i) lane[i] = i;
+  return lane < static_cast<MaskOf<E>>(count) ? v : Vector<E>{};
+}
+
+template <class E, bool kStores>
+E sum_of_exp(const E* x, E shift, E* y, std::int64_t n) {
+  Vector<E> sum{};
+  std::int64_t i = 0;
+  for (; i + kLanes<E> <= n; i += kLanes<E>) {
+    const Vector<E> e = simd::exp(load(x + i) - shift);
+    if constexpr (kStores) store(y + i, e);
+    sum += e;
+  }
+  if (i < n) {
+    const Vector<E> e = simd::exp(load_partial(x + i, n - i) - shift);
+    if constexpr (kStores) store_partial(y + i, e, n - i);
+    sum += first_lanes<E>(e, n - i);
+  }
+  return sum_lanes<E>(sum);
+}
+
+}  // namespace
+
+void exp_run(const float* x, float* y, std::int64_t n) { exp_of(x, y, n); }
+void exp_run(const double* x, double* y, std::int64_t n) { exp_of(x, y, n); }
+float exp_sum(const float* x, float shift, float* y, std::int64_t n) {
+  return y ? sum_of_exp<float, true>(x, shift, y, n) : sum_of_exp<float, false>(x, shift, y, n);
+}
+double exp_sum(const double* x, double shift, double* y, std::int64_t n) {
+  return y ? sum_of_exp<double, true>(x, shift, y, n) : sum_of_exp<double, false>(x, shift, y, n);
 }
 
 namespace {
@@ -38,78 +60,59 @@ class Softmax {
       : log_(kind == SoftmaxKind::log),
         loop_(in, one_position(in, dim)),
         in_(in.data, in.dtype),
-        out_(out) {}
+        out_(out.data, out.dtype) {}
 
   void run() const {
     loop_.run([&](auto, std::int64_t at, auto, std::int64_t n) {
-      if (!loop_.rows())
-        columns(at, n);
-      else if (loop_.size <= kAxisBlock)
-        short_rows(at, n);
-      else
-        long_row(at);
+      loop_.rows() ? rows(at, n) : columns(at, n);
     });
   }
 
  private:
-  void store(std::int64_t at, const E* x, std::int64_t n) const {
-    store_run(out_.as<char>() + at * static_cast<std::int64_t>(itemsize(out_.dtype)), out_.dtype, 1,
-              x, n);
-  }
-
-  /// One call of exp for several rows: rows of ten classes are shorter than a vector.
-  void short_rows(std::int64_t at, std::int64_t n) const {
+  /// Rows of neighbours, in pieces of at most a block: for all but long ones one piece each.
+  void rows(std::int64_t at, std::int64_t n) const {
     const std::int64_t c = loop_.size;
-    E buffer[kAxisBlock], shifted[kAxisBlock], e[kAxisBlock];
+    E buffer[kAxisBlock], results[kAxisBlock];
+    if (c > kAxisBlock) return long_row(at, buffer, results);
     const E* x = in_.read(at, 1, n * c, buffer);
+    E* const y = out_.begin(at, results);
     for (std::int64_t r = 0; r < n; ++r) {
       const E top = largest(x + r * c, c);
-      for (std::int64_t i = 0; i < c; ++i) shifted[r * c + i] = x[r * c + i] - top;
+      const E sum = exp_sum(x + r * c, top, log_ ? nullptr : y + r * c, c);
+      finish(x + r * c, top, sum, y + r * c, c);
     }
-    exp_run(shifted, e, n * c);
-    for (std::int64_t r = 0; r < n; ++r) {
-      const E sum = sum_of(e + r * c, c);
-      if (log_) {
-        const E shift = std::log(sum);
-        for (std::int64_t i = 0; i < c; ++i) e[r * c + i] = shifted[r * c + i] - shift;
-      } else {
-        const E scale = 1 / sum;
-        for (std::int64_t i = 0; i < c; ++i) e[r * c + i] *= scale;
+    out_.end(at, y, n * c);
+  }
+  /// The results, from log softmax's x or softmax's exponentials in y.
+  void finish(const E* x, E top, E sum, E* y, std::int64_t n) const {
+    if (log_) {
+      const E shift = std::log(sum);
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - top) - shift;
+    } else {
+      const E scale = 1 / sum;
+      for (std::int64_t i = 0; i < n; ++i) y[i] *= scale;
+    }
+  }
+
+  void long_row(std::int64_t at, E* buffer, E* results) const {
+    const auto pieces = [&](auto&& body) {
+      for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
+        const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
+        body(at + i, in_.read(at + i, 1, n, buffer), n);
       }
-    }
-    store(at, e, n * c);
-  }
-
-  /// Calls body(offset, x, n) for the pieces of a row.
-  template <class Body>
-  void pieces(std::int64_t at, Body&& body) const {
-    E buffer[kAxisBlock];
-    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
-      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
-      body(at + i, in_.read(at + i, 1, n, buffer), n);
-    }
-  }
-
-  void long_row(std::int64_t at) const {
+    };
     E top = -std::numeric_limits<E>::infinity();
     double sum = 0;
-    E e[kAxisBlock];
-    pieces(at, [&](auto, const E* x, std::int64_t n) { top = greater(top, largest(x, n)); });
-    pieces(at, [&](auto, const E* x, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i) e[i] = x[i] - top;
-      exp_run(e, e, n);
-      sum += static_cast<double>(sum_of(e, n));
+    pieces([&](auto, const E* x, std::int64_t n) { top = greater(top, largest(x, n)); });
+    pieces([&](auto, const E* x, std::int64_t n) {
+      sum += static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), n));
     });
-    const E shift = static_cast<E>(std::log(sum)), scale = static_cast<E>(1 / sum);
-    pieces(at, [&](std::int64_t to, const E* x, std::int64_t n) {
-      for (std::int64_t i = 0; i < n; ++i) e[i] = x[i] - top;
-      if (log_) {
-        for (std::int64_t i = 0; i < n; ++i) e[i] -= shift;
-      } else {
-        exp_run(e, e, n);
-        for (std::int64_t i = 0; i < n; ++i) e[i] *= scale;
-      }
-      store(to, e, n);
+    pieces([&](std::int64_t to, const E* x, std::int64_t n) {
+      E* const y = out_.begin(to, results);
+      if (!log_) exp_sum(x, top, y, n);
+      finish(x, top, static_cast<E>(sum), y, n);
+      out_.end(to, y, n);
     });
   }
 
@@ -132,14 +135,16 @@ class Softmax {
     fold(sum, n, width, [](E a, E b) { return a + b; });
     for (std::int64_t j = 0; j < width; ++j) sum[j] = log_ ? std::log(sum[j]) : 1 / sum[j];
     each_row(at, n, wide, [&](std::int64_t to, const E* x, std::int64_t m) {
-      for (std::int64_t j = 0; j < m; ++j) e[j] = x[j] - top[j];
+      E* const y = out_.begin(to, e);
+#pragma GCC ivdep
+      for (std::int64_t j = 0; j < m; ++j) y[j] = x[j] - top[j];
       if (log_) {
-        for (std::int64_t j = 0; j < m; ++j) e[j] -= sum[j];
+        for (std::int64_t j = 0; j < m; ++j) y[j] -= sum[j];
       } else {
-        exp_run(e, e, m);
-        for (std::int64_t j = 0; j < m; ++j) e[j] *= sum[j];
+        exp_run(y, y, m);
+        for (std::int64_t j = 0; j < m; ++j) y[j] *= sum[j];
       }
-      store(to, e, m);
+      out_.end(to, y, m);
     });
   }
   /// Calls body(offset, x, length) for `wide` rows of n columns at a time.
@@ -161,7 +166,7 @@ class Softmax {
   bool log_;
   AxisLoop loop_;
   RunReader<E> in_;
-  View out_;
+  RunWriter<E> out_;
 };
 
 /// softmax: y (g - sum(g y)); log_softmax: g - exp(y) sum(g).
@@ -173,7 +178,7 @@ class SoftmaxBackward {
         loop_(y, one_position(y, dim)),
         grad_(grad.data, grad.dtype),
         y_(y.data, y.dtype),
-        out_(out) {}
+        out_(out.data, out.dtype) {}
 
   void run() const {
     loop_.run([&](auto, std::int64_t at, auto, std::int64_t n) {
@@ -182,51 +187,66 @@ class SoftmaxBackward {
   }
 
  private:
-  /// Writes the gradient of n elements that share `sum`, or have one each.
-  void finish(std::int64_t at, const E* g, const E* y, const E* sum, std::int64_t sum_step,
-              std::int64_t n) const {
-    E result[kAxisBlock];
-    if (log_) {
-      exp_run(y, result, n);
-      for (std::int64_t i = 0; i < n; ++i) result[i] = g[i] - result[i] * sum[i * sum_step];
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) result[i] = y[i] * (g[i] - sum[i * sum_step]);
-    }
-    store_run(out_.as<char>() + at * static_cast<std::int64_t>(itemsize(out_.dtype)), out_.dtype, 1,
-              result, n);
+  /// The gradient of n elements that share the sum of their terms, or have one each at `sums`.
+  void finish(const E* g, const E* y, E sum, E* to, std::int64_t n) const {
+    if (log_)
+      simd::transform(
+          to, n, [=](const auto& g, const auto& y) { return g - simd::exp(y) * sum; }, g, y);
+    else
+      simd::transform(
+          to, n, [=](const auto& g, const auto& y) { return y * (g - sum); }, g, y);
+  }
+  void finish(const E* g, const E* y, const E* sums, E* to, std::int64_t n) const {
+    if (log_)
+      simd::transform(
+          to, n,
+          [](const auto& g, const auto& y, const auto& sum) { return g - simd::exp(y) * sum; }, g,
+          y, sums);
+    else
+      simd::transform(
+          to, n, [](const auto& g, const auto& y, const auto& sum) { return y * (g - sum); }, g, y,
+          sums);
   }
   E term(E g, E y) const { return log_ ? g : g * y; }
+  E sum_of_terms(const E* g, const E* y, std::int64_t n) const {
+    if (log_) return sum_of(g, n);
+    E terms[kAxisBlock];
+    for (std::int64_t i = 0; i < n; ++i) terms[i] = g[i] * y[i];
+    return sum_of(terms, n);
+  }
 
   void rows(std::int64_t at, std::int64_t n) const {
     const std::int64_t c = loop_.size;
-    E grads[kAxisBlock], ys[kAxisBlock], terms[kAxisBlock];
-    if (c > kAxisBlock) return long_row(at);
+    E grads[kAxisBlock], ys[kAxisBlock], results[kAxisBlock];
+    if (c > kAxisBlock) return long_row(at, grads, ys, results);
     const E* g = grad_.read(at, 1, n * c, grads);
     const E* y = y_.read(at, 1, n * c, ys);
-    for (std::int64_t i = 0; i < n * c; ++i) terms[i] = term(g[i], y[i]);
-    for (std::int64_t r = 0; r < n; ++r) std::fill_n(terms + r * c, c, sum_of(terms + r * c, c));
-    finish(at, g, y, terms, 1, n * c);
+    E* const to = out_.begin(at, results);
+    for (std::int64_t r = 0; r < n * c; r += c)
+      finish(g + r, y + r, sum_of_terms(g + r, y + r, c), to + r, c);
+    out_.end(at, to, n * c);
   }
 
-  void long_row(std::int64_t at) const {
-    E grads[kAxisBlock], ys[kAxisBlock], terms[kAxisBlock];
-    double total = 0;
-    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
-      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
-      const E* g = grad_.read(at + i, 1, n, grads);
-      const E* y = y_.read(at + i, 1, n, ys);
-      for (std::int64_t j = 0; j < n; ++j) terms[j] = term(g[j], y[j]);
-      total += static_cast<double>(sum_of(terms, n));
-    }
-    const E sum = static_cast<E>(total);
-    for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
-      const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
-      finish(at + i, grad_.read(at + i, 1, n, grads), y_.read(at + i, 1, n, ys), &sum, 0, n);
-    }
+  void long_row(std::int64_t at, E* grads, E* ys, E* results) const {
+    const auto pieces = [&](auto&& body) {
+      for (std::int64_t i = 0; i < loop_.size; i += kAxisBlock) {
+        const std::int64_t n = std::min(kAxisBlock, loop_.size - i);
+        body(at + i, grad_.read(at + i, 1, n, grads), y_.read(at + i, 1, n, ys), n);
+      }
+    };
+    double sum = 0;
+    pieces([&](auto, const E* g, const E* y, std::int64_t n) {
+      sum += static_cast<double>(sum_of_terms(g, y, n));
+    });
+    pieces([&](std::int64_t from, const E* g, const E* y, std::int64_t n) {
+      E* const to = out_.begin(from, results);
+      finish(g, y, static_cast<E>(sum), to, n);
+      out_.end(from, to, n);
+    });
   }
 
   void columns(std::int64_t at, std::int64_t n) const {
-    E grads[kAxisColumns], ys[kAxisColumns], sum[kAxisColumns] = {};
+    E grads[kAxisColumns], ys[kAxisColumns], results[kAxisColumns], sum[kAxisColumns] = {};
     for (std::int64_t c = 0; c < loop_.size; ++c) {
       const std::int64_t from = at + c * loop_.stride;
       const E* g = grad_.read(from, 1, n, grads);
@@ -235,14 +255,16 @@ class SoftmaxBackward {
     }
     for (std::int64_t c = 0; c < loop_.size; ++c) {
       const std::int64_t from = at + c * loop_.stride;
-      finish(from, grad_.read(from, 1, n, grads), y_.read(from, 1, n, ys), sum, 1, n);
+      E* const to = out_.begin(from, results);
+      finish(grad_.read(from, 1, n, grads), y_.read(from, 1, n, ys), sum, to, n);
+      out_.end(from, to, n);
     }
   }
 
   bool log_;
   AxisLoop loop_;
   RunReader<E> grad_, y_;
-  View out_;
+  RunWriter<E> out_;
 };
 
 }  // namespace
