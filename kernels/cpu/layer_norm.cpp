@@ -15,43 +15,107 @@ RunsPart<S> row_part(std::int64_t row, std::int64_t width) {
 
 std::int64_t row_grain(std::int64_t width) { return std::max<std::int64_t>(1, 16384 / width); }
 
-/// Gradients of weight and bias: sums over the rows, first of some, then of all, in that order
-/// whatever the threads do.
+/// All gradients in one pass: a row of the input's gradient and the row's share of the sums, while
+/// it is in a near cache. The gradients of weight and bias are sums over the rows, first of some,
+/// then of all, in that order whatever the threads do.
 template <class T>
-void sum_rows(std::int64_t rows, std::int64_t width, const View& grad_weight, const View& grad_bias,
-              const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd) {
+class Gradients {
   using S = Compute<T>;
-  const std::int64_t step = std::clamp<std::int64_t>(65536 / width, 64, 512);
-  const std::int64_t parts = (rows + step - 1) / step;
-  std::vector<S> partial(static_cast<std::size_t>(2 * parts * width));
-  S* by_weight = partial.data();
-  S* by_bias = by_weight + parts * width;
-  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t p = begin; p < end; ++p)
-      for_blocks(0, width, [&](std::int64_t i, auto lanes) {
-        Lanes<S, lanes> w{}, b{};
-        for (std::int64_t r = p * step; r < std::min(rows, (p + 1) * step); ++r) {
-          const auto g = load<lanes>(dy + r * width + i);
-          b += g;
-          w += g * ((load<lanes>(x + r * width + i) - (mean ? mean[r] : S(0))) * rstd[r]);
+
+ public:
+  Gradients(std::int64_t rows, std::int64_t width, const View& grad_in, const View& grad_out,
+            const View& in, const View& mean, const View& rstd, const View& weight)
+      : rows_(rows),
+        width_(width),
+        dx_(grad_in.as<T>()),
+        dy_(grad_out.as<T>()),
+        x_(in.as<T>()),
+        mean_(mean.as<S>()),
+        rstd_(rstd.as<S>()),
+        weight_(weight.as<S>()) {}
+
+  void run(const View& grad_weight, const View& grad_bias) const {
+    const bool sums = grad_weight.data || grad_bias.data;
+    const std::int64_t step = std::clamp<std::int64_t>(32768 / width_, kGroup, 256);
+    const std::int64_t parts = (rows_ + step - 1) / step;
+    std::vector<S> partial(sums ? static_cast<std::size_t>(2 * parts * width_) : 0);
+    S* const by_weight = partial.data();
+    S* const by_bias = by_weight + parts * width_;
+    parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t p = begin; p < end; ++p)
+        for (std::int64_t r = p * step; r < std::min(rows_, (p + 1) * step); r += kGroup) {
+          const std::int64_t last = std::min({rows_, (p + 1) * step, r + kGroup});
+          if (dx_)
+            for (std::int64_t row = r; row < last; ++row) input_gradient(row);
+          if (sums) add_rows(r, last, by_weight + p * width_, by_bias + p * width_);
         }
-        store<lanes>(by_weight + p * width + i, w);
-        store<lanes>(by_bias + p * width + i, b);
-      });
-  });
-  const auto finish = [&](const View& out, const S* values) {
-    if (!out.data) return;
-    parallel_for(width, row_grain(parts + 1), [&](std::int64_t begin, std::int64_t end) {
+    });
+    if (grad_weight.data) finish(grad_weight, by_weight, parts);
+    if (grad_bias.data) finish(grad_bias, by_bias, parts);
+  }
+
+ private:
+  static constexpr std::int64_t kGroup = 16;  // rows at a time
+
+  void input_gradient(std::int64_t r) const {
+    const S m = mean_ ? mean_[r] : S(0), s = rstd_[r];
+    const std::int64_t row = r * width_;
+    // dy * weight, the gradient of the normalised values.
+    const auto gradient = [&](auto lanes, std::int64_t at) {
+      auto g = load<lanes>(dy_ + at);
+      if (weight_) g *= load<lanes>(weight_ + (at - row));
+      return g;
+    };
+    const auto part = row_part<S>(r, width_);
+    const auto sums = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
+      const auto g = gradient(lanes, at);
+      sums[0] += g;
+      sums[1] += g * ((load<lanes>(x_ + at) - m) * s);
+    })[0];
+    const S shift = mean_ ? sums[0] / part.count() : S(0), slope = sums[1] / part.count();
+    for_blocks(0, width_, [&](std::int64_t i, auto lanes) {
+      const auto xhat = (load<lanes>(x_ + row + i) - m) * s;
+      store<lanes>(dx_ + row + i, (gradient(lanes, row + i) - shift - xhat * slope) * s);
+    });
+  }
+
+  void add_rows(std::int64_t first, std::int64_t last, S* by_weight, S* by_bias) const {
+    std::int64_t done = 0;  // a block that overlaps the one before it adds nothing twice
+    for_blocks(0, width_, [&](std::int64_t i, auto lanes) {
+      Lanes<S, lanes> w{}, b{};
+      for (std::int64_t r = first; r < last; ++r) {
+        const auto g = load<lanes>(dy_ + r * width_ + i);
+        b += g;
+        w += g * ((load<lanes>(x_ + r * width_ + i) - (mean_ ? mean_[r] : S(0))) * rstd_[r]);
+      }
+      if (i == done) {
+        store<lanes>(by_weight + i, load<lanes>(by_weight + i) + w);
+        store<lanes>(by_bias + i, load<lanes>(by_bias + i) + b);
+      } else {
+        S ws[lanes], bs[lanes];
+        store<lanes>(ws, w), store<lanes>(bs, b);
+        for (std::int64_t j = done; j < width_; ++j)
+          by_weight[j] += ws[j - i], by_bias[j] += bs[j - i];
+      }
+      done = i + lanes;
+    });
+  }
+
+  void finish(const View& out, const S* values, std::int64_t parts) const {
+    parallel_for(width_, row_grain(parts + 1), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         double sum = 0;
-        for (std::int64_t p = 0; p < parts; ++p) sum += static_cast<double>(values[p * width + i]);
+        for (std::int64_t p = 0; p < parts; ++p) sum += static_cast<double>(values[p * width_ + i]);
         out.as<S>()[i] = static_cast<S>(sum);
       }
     });
-  };
-  finish(grad_weight, by_weight);
-  finish(grad_bias, by_bias);
-}
+  }
+
+  std::int64_t rows_, width_;
+  T* dx_;
+  const T *dy_, *x_;
+  const S *mean_, *rstd_, *weight_;
+};
 
 }  // namespace
 
@@ -102,39 +166,8 @@ void layer_norm_backward(std::int64_t rows, std::int64_t width, const View& grad
                          const View& grad_weight, const View& grad_bias, const View& grad_out,
                          const View& in, const View& mean, const View& rstd, const View& weight) {
   dispatch_floating(in.dtype, "layer_norm", [&]<class T>() {
-    using S = Compute<T>;
-    const T* x = in.as<T>();
-    const T* dy = grad_out.as<T>();
-    const S* means = mean.as<S>();
-    const S* rstds = rstd.as<S>();
-    const S* w = weight.as<S>();
-    if (grad_weight.data || grad_bias.data)
-      sum_rows(rows, width, grad_weight, grad_bias, dy, x, means, rstds);
-    if (!grad_in.data) return;
-    T* dx = grad_in.as<T>();
-    parallel_for(rows, row_grain(width), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const S m = means ? means[r] : S(0), s = rstds[r];
-        const std::int64_t row = r * width;
-        // dy * weight, the gradient of the normalised values.
-        const auto gradient = [&](auto lanes, std::int64_t at) {
-          auto g = load<lanes>(dy + at);
-          if (w) g *= load<lanes>(w + (at - row));
-          return g;
-        };
-        const auto part = row_part<S>(r, width);
-        const auto sums = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
-          const auto g = gradient(lanes, at);
-          sums[0] += g;
-          sums[1] += g * ((load<lanes>(x + at) - m) * s);
-        })[0];
-        const S shift = means ? sums[0] / part.count() : S(0), slope = sums[1] / part.count();
-        for_blocks(0, width, [&](std::int64_t i, auto lanes) {
-          const auto xhat = (load<lanes>(x + row + i) - m) * s;
-          store<lanes>(dx + row + i, (gradient(lanes, row + i) - shift - xhat * slope) * s);
-        });
-      }
-    });
+    Gradients<T>(rows, width, grad_in, grad_out, in, mean, rstd, weight)
+        .run(grad_weight, grad_bias);
   });
 }
 
