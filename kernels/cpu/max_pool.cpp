@@ -46,14 +46,23 @@ struct Backward {
   }
 
   void scatter(Compute<T>* sums, std::int64_t at) const {
-    for (std::int64_t oh = 0; oh < pool.h.output; ++oh) {
-      const std::int64_t top = hs[index(oh)].first - hs[index(oh)].skip * pool.h.dilation;
-      for (std::int64_t ow = 0; ow < pool.w.output; ++ow, ++at) {
-        if (relu_out && static_cast<Compute<T>>(relu_out[at]) <= 0) continue;
-        const std::int64_t left = ws[index(ow)].first - ws[index(ow)].skip * pool.w.dilation;
-        sums[top * pool.w.input + left + cells[static_cast<std::size_t>(code[at])]] +=
-            static_cast<Compute<T>>(grad_out[at]);
-      }
+    if (relu_out)
+      scatter_where(sums, at, [out = relu_out](std::int64_t i) {
+        return !(static_cast<Compute<T>>(out[i]) <= 0);
+      });
+    else
+      scatter_where(sums, at, [](std::int64_t) { return true; });
+  }
+  template <class Where>
+  void scatter_where(Compute<T>* sums, std::int64_t at, Where where) const {
+    const std::int64_t width = pool.w.output;
+    const std::int64_t *left = lefts.data(), *cell = cells.data();
+    for (std::int64_t oh = 0; oh < pool.h.output; ++oh, at += width) {
+      const PoolAxis::Window& h = hs[index(oh)];
+      const std::int64_t row = (h.first - h.skip * pool.h.dilation) * pool.w.input;
+      for (std::int64_t ow = 0; ow < width; ++ow)
+        if (where(at + ow))
+          sums[row + left[ow] + cell[code[at + ow]]] += static_cast<Compute<T>>(grad_out[at + ow]);
     }
   }
 
@@ -65,8 +74,15 @@ struct Backward {
         cells.push_back(i * p.h.dilation * p.w.input + j * p.w.dilation);
     return cells;
   }
-  std::vector<PoolAxis::Window> hs = windows_of(pool.h), ws = windows_of(pool.w);
-  std::vector<std::int64_t> cells = cells_of(pool);
+  /// The first column (inside or not) of each window.
+  static std::vector<std::int64_t> lefts_of(const PoolAxis& axis) {
+    std::vector<std::int64_t> lefts;
+    for (const PoolAxis::Window& w : windows_of(axis))
+      lefts.push_back(w.first - w.skip * axis.dilation);
+    return lefts;
+  }
+  std::vector<PoolAxis::Window> hs = windows_of(pool.h);
+  std::vector<std::int64_t> lefts = lefts_of(pool.w), cells = cells_of(pool);
 };
 
 template <class T>

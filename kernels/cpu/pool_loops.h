@@ -214,24 +214,32 @@ void backward_channels_last(const Pool2d& p, T* grad_in, const Op& op) {
   constexpr bool kHasResult = requires(const Lanes<Compute<T>, 1>& sum) {
     op.template result<1>(sum, 0, 0);
   };
+  struct Window {
+    std::int64_t at, place, oh, ow;
+  };
   parallel_for(p.batch * p.h.input, grain_of(2 * p.w.input * channels),
                [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<Window> windows;
                  for (std::int64_t row = begin; row < end; ++row) {
                    const std::int64_t outputs = row / p.h.input * p.h.output * p.w.output;
-                   for (std::int64_t iw = 0; iw < p.w.input; ++iw)
+                   for (std::int64_t iw = 0; iw < p.w.input; ++iw) {
+                     windows.clear();
+                     for (const auto& h : hs[row % p.h.input])
+                       for (const auto& w : ws[iw])
+                         windows.push_back({(outputs + h.output * p.w.output + w.output) * channels,
+                                            h.place * places + w.place, h.output, w.output});
+                     const std::int64_t cell = (row * p.w.input + iw) * channels;
                      for_blocks(0, channels, [&](std::int64_t c, auto width) {
                        Lanes<Compute<T>, width> sum{};
-                       for (const auto& h : hs[row % p.h.input])
-                         for (const auto& w : ws[iw])
-                           sum += op.template gather<width>(
-                               (outputs + h.output * p.w.output + w.output) * channels + c,
-                               h.place * places + w.place, h.output, w.output);
-                       const std::int64_t cell = (row * p.w.input + iw) * channels + c;
+                       for (const Window& w : windows)
+                         sum += op.template gather<width>(w.at + c, w.place, w.oh, w.ow);
                        if constexpr (kHasResult)
-                         store<width>(grad_in + cell, op.template result<width>(sum, cell, c));
+                         store<width>(grad_in + cell + c,
+                                      op.template result<width>(sum, cell + c, c));
                        else
-                         store<width>(grad_in + cell, sum);
+                         store<width>(grad_in + cell + c, sum);
                      });
+                   }
                  }
                });
 }
