@@ -1,8 +1,13 @@
 #include "ferrite/kernels/order.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
 #include <vector>
 
+#include "ferrite/core/error.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
@@ -154,31 +159,122 @@ class ArgExtremum {
   Positions positions_;
 };
 
+/// Unsigned numbers in the order of E's: NaNs are equal and last, and so are the two zeros equal.
+template <class E>
+struct KeyOf {
+  using Key = std::conditional_t<sizeof(E) == 4, std::uint32_t, std::uint64_t>;
+  static constexpr Key kSign = Key(1) << (8 * sizeof(E) - 1);
+
+  /// Without a jump, so that loops of it vectorise.
+  static Key of(E x) {
+    constexpr bool kFloating = std::is_floating_point_v<E>;
+    if constexpr (kFloating) x += E(0);  // -0 becomes 0
+    Key bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    const Key turned = kFloating ? Key(0) - (bits >> (8 * sizeof(E) - 1)) : 0;
+    return (bits ^ (turned | kSign)) | (Key(0) - static_cast<Key>(x != x));
+  }
+};
+
+/// Puts the places of a row's elements into their order; equal ones stay in theirs.
+template <class E>
+class RowOrder {
+  using Key = typename KeyOf<E>::Key;
+
+ public:
+  struct Item {
+    Key key;
+    std::uint32_t index;
+    bool operator<(const Item& o) const { return key != o.key ? key < o.key : index < o.index; }
+  };
+
+  RowOrder(bool descending, std::int64_t size)
+      : flip_(descending ? ~Key(0) : Key(0)), items_(static_cast<std::size_t>(size)) {}
+
+  /// The first `wanted` of the elements at x.
+  const Item* first(const E* x, std::int64_t wanted) {
+    const std::size_t count = static_cast<std::size_t>(wanted);
+    if (count < items_.size() / 4) {
+      select(x, count);
+    } else {
+      for (std::size_t i = 0; i < items_.size(); ++i) items_[i] = item(x, i);
+      if (items_.size() < kFewest)
+        std::sort(items_.begin(), items_.end());
+      else
+        sort_by_digits();
+    }
+    return items_.data();
+  }
+
+ private:
+  static constexpr std::size_t kFewest = 128;  // from which on the counters pay
+  static constexpr std::size_t kDigits = sizeof(Key), kValues = 256;
+  static constexpr std::size_t kBlock = 64;  // elements of which mostly none is among the first
+
+  Item item(const E* x, std::size_t i) const {
+    return {KeyOf<E>::of(x[i]) ^ flip_, static_cast<std::uint32_t>(i)};
+  }
+
+  /// A heap of the first ones so far, the last of them on top: few elements get past that.
+  void select(const E* x, std::size_t count) {
+    const auto begin = items_.begin(), end = begin + static_cast<std::ptrdiff_t>(count);
+    for (std::size_t i = 0; i < count; ++i) items_[i] = item(x, i);
+    std::make_heap(begin, end);
+    Key last = items_[0].key, keys[kBlock];
+    for (std::size_t i = count; i < items_.size(); i += kBlock) {
+      const std::size_t n = std::min(kBlock, items_.size() - i);
+      for (std::size_t j = 0; j < n; ++j) keys[j] = KeyOf<E>::of(x[i + j]) ^ flip_;
+      Key least = keys[0];
+      for (std::size_t j = 1; j < n; ++j) least = std::min(least, keys[j]);
+      for (std::size_t j = 0; least < last && j < n; ++j) {
+        if (keys[j] >= last) continue;
+        std::pop_heap(begin, end);
+        *(end - 1) = {keys[j], static_cast<std::uint32_t>(i + j)};
+        std::push_heap(begin, end);
+        last = items_[0].key;
+      }
+    }
+    std::sort_heap(begin, end);
+  }
+
+  /// From the least significant byte on, which keeps the order of what is equal so far.
+  void sort_by_digits() {
+    std::array<std::array<std::uint32_t, kValues>, kDigits> counts{};
+    const auto digit = [](Key key, std::size_t d) { return (key >> (8 * d)) & (kValues - 1); };
+    for (const Item& i : items_)
+      for (std::size_t d = 0; d < kDigits; ++d) ++counts[d][digit(i.key, d)];
+    sorted_.resize(items_.size());
+    for (std::size_t d = 0; d < kDigits; ++d) {
+      auto& count = counts[d];
+      if (count[digit(items_[0].key, d)] == items_.size()) continue;  // all the same
+      std::uint32_t before = 0;
+      for (std::uint32_t& c : count) before += std::exchange(c, before);
+      for (const Item& i : items_) sorted_[count[digit(i.key, d)]++] = i;
+      items_.swap(sorted_);
+    }
+  }
+
+  Key flip_;
+  std::vector<Item> items_, sorted_;
+};
+
 template <class E>
 void sort_rows(bool descending, const View& values, const View& indices, const View& in, int dim) {
   const Positions positions(indices, in, dim);
   const RunReader<E> reader(in.data, in.dtype);
   const std::int64_t size = in.sizes[dim], wanted = indices.sizes[dim];
   const std::int64_t out_stride = indices.strides[dim];
-  const auto before = [descending](const Best<E>& a, const Best<E>& b) {
-    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    if (a_nan != b_nan) return descending == a_nan;
-    if (!a_nan && a.value != b.value) return descending ? a.value > b.value : a.value < b.value;
-    return a.index < b.index;
-  };
+  FERRITE_CHECK(size <= std::numeric_limits<std::uint32_t>::max(), ValueError, "sort",
+                "expected at most 2^32 - 1 elements in a row, got {}", size);
   positions.run(16, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
-    std::vector<Best<E>> row(static_cast<std::size_t>(size));
-    std::vector<E> value(row.size());
-    std::vector<std::int64_t> index(row.size());
+    RowOrder<E> order(descending, size);
+    std::vector<E> row(static_cast<std::size_t>(size)), value(static_cast<std::size_t>(wanted));
+    std::vector<std::int64_t> index(value.size());
     for (std::int64_t j = 0; j < n; ++j, from += positions.step().in, to += positions.step().out) {
-      const E* x = reader.read(from, in.strides[dim], size, value.data());
-      for (std::int64_t i = 0; i < size; ++i) row[static_cast<std::size_t>(i)] = {x[i], i};
-      if (wanted < size / 4)
-        std::partial_sort(row.begin(), row.begin() + wanted, row.end(), before);
-      else
-        std::sort(row.begin(), row.end(), before);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(wanted); ++i)
-        value[i] = row[i].value, index[i] = row[i].index;
+      const E* x = reader.read(from, in.strides[dim], size, row.data());
+      const auto* first = order.first(x, wanted);
+      for (std::size_t i = 0; i < value.size(); ++i)
+        value[i] = x[first[i].index], index[i] = first[i].index;
       store_run(at(values, to), values.dtype, out_stride, value.data(), wanted);
       store_run(at(indices, to), kInt64, out_stride, index.data(), wanted);
     }
