@@ -2,6 +2,7 @@
 // kernel needs one body for all storage types.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -38,6 +39,11 @@ class RunReader {
   const E* read(std::int64_t offset, std::int64_t stride, std::int64_t n, E* buffer) const {
     const char* at = data_ + offset * static_cast<std::int64_t>(size_);
     if (direct(stride)) return reinterpret_cast<const E*>(at);
+    if (stride == 1) {
+      // What follows is mostly read next, and not foreseen by the machine while this is used.
+      const char* const end = at + n * static_cast<std::int64_t>(size_);
+      for (const char* line = end; line < end + (end - at); line += 64) __builtin_prefetch(line);
+    }
     load_run(buffer, at, dtype_, stride, n);
     return buffer;
   }

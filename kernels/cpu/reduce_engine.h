@@ -89,16 +89,10 @@ class ReduceEngine {
   /// Reduces the elements [begin, end) of the output whose first element is at `base`.
   Total row(std::int64_t base, std::int64_t begin, std::int64_t end) const {
     const std::int64_t stride = nest_.reduced.inner().in;
-    if (nest_.reduced.n == 1 && end - begin >= kLanes && end - begin <= kChunk &&
-        in_.direct(stride))
-      return short_row(in_.data() + base + begin, end - begin);
     Elem buffer[kChunk];
-    if (end - begin <= kLanes / 2 && nest_.reduced.n == 1) {
-      const Elem* x = in_.read(base + begin * stride, stride, end - begin, buffer);
-      Lane lane = f_.lane();
-      for (std::int64_t i = 0; i < end - begin; ++i) lane = f_.step(lane, x[i]);
-      return f_.join(f_.total(), static_cast<Total>(lane));
-    }
+    if (nest_.reduced.n == 1 && end - begin <= kChunk)
+      return f_.join(f_.total(), fold(in_.read(base + begin * stride, stride, end - begin, buffer),
+                                      end - begin));
     Lane lanes[kLanes];
     std::fill_n(lanes, kLanes, f_.lane());
     Total total = f_.total();
@@ -106,7 +100,12 @@ class ReduceEngine {
     for_each_piece(nest_.reduced, begin, end, [&](std::int64_t at, auto, std::int64_t n) {
       for (std::int64_t done = 0; done < n; done += kChunk) {
         const std::int64_t length = std::min(kChunk, n - done);
-        take(lanes, in_.read(base + at + done * stride, stride, length, buffer), length);
+        const Elem* x = in_.read(base + at + done * stride, stride, length, buffer);
+        if (length == kChunk) {
+          total = f_.join(total, fold(x, length));
+          continue;
+        }
+        take(lanes, x, length);
         steps += (length - 1) / kLanes + 1;
         if (steps >= kSteps) flush(lanes, total), steps = 0;
       }
@@ -115,17 +114,17 @@ class ReduceEngine {
     return total;
   }
 
-  /// The same of kLanes to kChunk neighbours, without a way through memory.
-  Total short_row(const Elem* x, std::int64_t n) const {
+  /// At most kChunk neighbours, without a way through memory.
+  Total fold(const Elem* x, std::int64_t n) const {
     Lane lanes[kLanes];
     std::fill_n(lanes, kLanes, f_.lane());
     const std::int64_t whole = n / kLanes * kLanes;
     take(lanes, x, whole);
-    const Lane lane = fold_halves(
+    return static_cast<Total>(fold_halves(
         lanes, x + whole, n, [this](Lane a, Elem e) { return f_.step(a, e); },
-        [this](Lane a, Lane b) { return f_.combine(a, b); });
-    return f_.join(f_.total(), static_cast<Total>(lane));
+        [this](Lane a, Lane b) { return f_.combine(a, b); }));
   }
+
   void take(Lane* lanes, const Elem* x, std::int64_t n) const {
     std::int64_t i = 0;
     if (n >= kLanes) {
