@@ -1,5 +1,6 @@
 #include "ferrite/kernels/copy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include "ferrite/kernels/complex.h"
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
+#include "ferrite/kernels/cpu/pack.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -18,17 +20,40 @@ void copy_words(const View& out, const View& in) {
   map<Word, Word>(out, in, [](Word w) { return w; });
 }
 
-/// Side of the squares that a transpose is cut into, so that both sides use whole cache lines.
+/// Rows of a transpose that are a unit of work.
 constexpr std::int64_t kTile = 16;
 
-/// At most kTile rows of a 2-dimensional transpose (NCHW to NHWC and the like).
+/// At most kTile rows of a 2-dimensional transpose (NCHW to NHWC and the like), in squares.
 template <class Word>
 void copy_transposed(Word* out, const Word* in, std::int64_t rows, std::int64_t cols,
                      std::int64_t out_stride, std::int64_t in_stride) {
-  for (std::int64_t c = 0; c < cols; c += kTile)
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = c; j < std::min(c + kTile, cols); ++j)
-        out[i * out_stride + j] = in[j * in_stride + i];
+  if constexpr (sizeof(Word) >= 4) {
+    using T = std::conditional_t<sizeof(Word) == 4, float, double>;
+    copy_matrix(reinterpret_cast<T*>(out), out_stride, reinterpret_cast<const T*>(in), 1, in_stride,
+                rows, cols);
+  } else {
+    constexpr int kSide = std::min(16, kVectorBytes / static_cast<int>(sizeof(Word)));
+    using V = Lanes<Word, kSide>;
+    for (std::int64_t c = 0; c < cols; c += kSide)
+      for (std::int64_t r = 0; r < rows; r += kSide) {
+        const Word* const from = in + c * in_stride + r;
+        Word* const to = out + r * out_stride + c;
+        const std::int64_t height = std::min<std::int64_t>(kSide, rows - r);
+        const std::int64_t width = std::min<std::int64_t>(kSide, cols - c);
+        if (height == kSide && width == kSide) {
+          V block[kSide];
+#pragma GCC unroll 16
+          for (int j = 0; j < kSide; ++j) std::memcpy(&block[j], from + j * in_stride, sizeof(V));
+          transpose_lanes(block);
+#pragma GCC unroll 16
+          for (int i = 0; i < kSide; ++i) std::memcpy(to + i * out_stride, &block[i], sizeof(V));
+        } else {
+          for (std::int64_t i = 0; i < height; ++i)
+            for (std::int64_t j = 0; j < width; ++j)
+              to[i * out_stride + j] = from[j * in_stride + i];
+        }
+      }
+  }
 }
 
 /// Whether the call was a batch of transposes, which it then did.

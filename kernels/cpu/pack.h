@@ -94,14 +94,14 @@ void copy_matrix(T* to, std::int64_t to_step, const S* from, std::int64_t from_r
         if (height == n && width == n) {
 #pragma GCC unroll 16
           for (std::int64_t j = 0; j < n; ++j) block[j] = load(from + r + (c + j) * from_column);
-          transpose_lanes<T>(block);
+          transpose_lanes(block);
 #pragma GCC unroll 16
           for (std::int64_t i = 0; i < n; ++i) store(to + (r + i) * to_step + c, block[i]);
         } else {
           for (std::int64_t j = 0; j < n; ++j)
             block[j] =
                 j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
-          transpose_lanes<T>(block);
+          transpose_lanes(block);
           for (std::int64_t i = 0; i < height; ++i)
             store_partial(to + (r + i) * to_step + c, block[i], width);
         }
@@ -143,7 +143,7 @@ void copy_matrix_padded(T* to, std::int64_t to_step, const S* from, std::int64_t
           for (std::int64_t j = 0; j < n; ++j)
             block[j] =
                 j < width ? load_partial(from + r + (c + j) * from_column, height) : Vector<T>{};
-          transpose_lanes<T>(block);
+          transpose_lanes(block);
           for (std::int64_t i = 0; i < height; ++i) store(to + (r + i) * to_step + c, block[i]);
         }
       return;

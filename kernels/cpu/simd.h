@@ -324,11 +324,10 @@ inline T sum_lanes(Vector<T> v) {
   return fold_lanes<1, T, kLanes<T>>(v);
 }
 
-/// rows[i][j] becomes rows[j][i].
-template <class T>
-inline void transpose_lanes(Vector<T> (&rows)[kLanes<T>]) {
-  constexpr int n = kLanes<T>;
-  using Mask = Lanes<MaskOf<T>, n>;
+/// rows[i][j] becomes rows[j][i], of n vectors of n lanes.
+template <class V, int n>
+[[gnu::always_inline]] inline void transpose_lanes(V (&rows)[n]) {
+  using Mask = decltype(rows[0] < rows[0]);
 #pragma GCC unroll 4
   for (int s = 1; s < n; s *= 2) {
     // Swaps the blocks of s lanes that lie off the diagonal of rows i and i + s.
@@ -341,7 +340,7 @@ inline void transpose_lanes(Vector<T> (&rows)[kLanes<T>]) {
 #pragma GCC unroll 16
     for (int i = 0; i < n; ++i) {
       if (i & s) continue;
-      const Vector<T> x = rows[i], y = rows[i + s];
+      const V x = rows[i], y = rows[i + s];
 #if defined(__clang__)
       for (int j = 0; j < n; ++j) {
         rows[i][j] = (j & s) ? y[j - s] : x[j];
