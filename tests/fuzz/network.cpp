@@ -269,6 +269,7 @@ const Registered kRendezvous({.name = "rendezvous", .run = run_rendezvous, .seed
                                     "end\n";
                                 return Seeds{sound, sound.substr(0, 40),
                                              "ferrite rendezvous 1\n[::1]:1\n\n\n\n\nend\n",
+                                             "ferrite rendezvous 1\n[[[a]]:9\n\n\n\n\nend\n",
                                              std::string(2'000'000, 'a')};
                               }});
 

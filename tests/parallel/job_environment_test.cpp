@@ -224,6 +224,11 @@ TEST_CASE("node lists, addresses and tokens") {
   CHECK(links::parse_address("h:1", "x").text() == "h:1");
   CHECK(links::parse_address("[::1]:29500", "x").host == "::1");
   CHECK(links::parse_address("[::1]:29500", "x").text() == "[::1]:29500");
+  CHECK(links::parse_address("[fe80::1%eth0]:1", "x").host == "fe80::1%eth0");
+  // What is no host name does not come back from text().
+  for (const std::string_view text : {"[]:1", "[[a]]:1", "a b:1", "[a]b:1", "a\n:1"})
+    CHECK_THROWS_AS(links::parse_address(text, "x"), ValueError);
+  CHECK_THROWS_AS(links::parse_address(std::string_view("[[[\0]]:9", 9), "x"), ValueError);
   CHECK(links::is_loopback("127.0.0.9"));
   CHECK(links::is_loopback("localhost"));
   CHECK_FALSE(links::is_loopback("192.0.2.1"));

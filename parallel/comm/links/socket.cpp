@@ -112,8 +112,12 @@ Address parse_address(std::string_view text, std::string_view what) {
   } else if (host.find(':') != std::string_view::npos) {
     host = {};
   }
-  FERRITE_CHECK(status == std::errc() && stop == end && !host.empty(), ValueError, "rendezvous",
-                "expected {} to be host:port with a port up to 65535, got \"{}\"", what, text);
+  const bool sound = std::none_of(host.begin(), host.end(), [](unsigned char c) {
+    return c <= ' ' || c == '[' || c == ']' || c == 127;
+  });
+  FERRITE_CHECK(status == std::errc() && stop == end && !host.empty() && sound, ValueError,
+                "rendezvous", "expected {} to be host:port with a port up to 65535, got \"{}\"",
+                what, text);
   address.host = host;
   return address;
 }

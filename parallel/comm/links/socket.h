@@ -35,7 +35,7 @@ struct Address {
 };
 
 /// Parses "host:port" or "[::1]:port". ValueError, naming `what` it was given as, for anything
-/// else.
+/// else, such as a host with spaces, brackets or control characters.
 Address parse_address(std::string_view text, std::string_view what);
 
 using Deadline = std::chrono::steady_clock::time_point;
