@@ -61,7 +61,7 @@ void add_reductions(std::vector<Op>& ops) {
          }});
   ops.push_back({"order", "argmax_of_rows", rows, [](const Spec& s, const Device& device) {
                    const Tensor in = random_values(s.shape, s.dtype, device);
-                   const Tensor out = empty({s.shape[0], 1}, {.dtype = kInt64, .device = device});
+                   const Tensor out = random_index({s.shape[0], 1}, s.shape[1], device);
                    return Run{[=](const Stream& stream) {
                                 kernels::arg_extremum(stream, kernels::Extremum::max, {}, out, in,
                                                       1);
@@ -78,20 +78,21 @@ void add_reductions(std::vector<Op>& ops) {
                  }});
   for (const auto& [name, kept] :
        {std::pair{"sort_rows", kWidth}, std::pair{"topk_of_rows", std::int64_t{5}}})
-    ops.push_back(
-        {"order",
-         name,
-         rows,
-         [kept = kept](const Spec& s, const Device& device) {
-           const Tensor in = random_values(s.shape, s.dtype, device),
-                        out = random_values({s.shape[0], kept}, s.dtype, device),
-                        index = empty({s.shape[0], kept}, {.dtype = kInt64, .device = device});
-           const auto first = kept == kWidth ? kernels::Extremum::min : kernels::Extremum::max;
-           return Run{
-               [=](const Stream& stream) { kernels::sort(stream, first, out, index, in, 1); },
-               bytes(in) + bytes(out) + bytes(index)};
-         },
-         {kFloat32}});
+    ops.push_back({"order",
+                   name,
+                   rows,
+                   [kept = kept](const Spec& s, const Device& device) {
+                     const Tensor in = random_values(s.shape, s.dtype, device),
+                                  out = random_values({s.shape[0], kept}, s.dtype, device),
+                                  index = random_index({s.shape[0], kept}, s.shape[1], device);
+                     const auto first =
+                         kept == kWidth ? kernels::Extremum::min : kernels::Extremum::max;
+                     return Run{[=](const Stream& stream) {
+                                  kernels::sort(stream, first, out, index, in, 1);
+                                },
+                                bytes(in) + bytes(out) + bytes(index)};
+                   },
+                   {kFloat32}});
 }
 
 void add_softmax(std::vector<Op>& ops) {
