@@ -94,7 +94,7 @@ void exp_run(const float* x, float* y, std::int64_t n);
 void exp_run(const double* x, double* y, std::int64_t n);
 /// The sum of exp(x[i] - shift) over up to some thousand elements, which are also written to y,
 /// unless that is null; y may be x.
-float exp_sum(const float* x, float shift, float* y, std::int64_t n);
-double exp_sum(const double* x, double shift, double* y, std::int64_t n);
+float exp_sum(const float* x, float shift, std::int64_t n, float* y = nullptr);
+double exp_sum(const double* x, double shift, std::int64_t n, double* y = nullptr);
 
 }  // namespace ferrite::kernels::cpu

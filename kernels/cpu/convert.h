@@ -2,7 +2,6 @@
 // kernel needs one body for all storage types.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -41,8 +40,8 @@ class RunReader {
     if (direct(stride)) return reinterpret_cast<const E*>(at);
     if (stride == 1) {
       // What follows is mostly read next, and not foreseen by the machine while this is used.
-      const char* const end = at + n * static_cast<std::int64_t>(size_);
-      for (const char* line = end; line < end + (end - at); line += 64) __builtin_prefetch(line);
+      const auto bytes = n * static_cast<std::int64_t>(size_);
+      for (std::int64_t i = bytes; i < 2 * bytes; i += 64) __builtin_prefetch(at + i);
     }
     load_run(buffer, at, dtype_, stride, n);
     return buffer;

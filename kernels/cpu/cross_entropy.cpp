@@ -136,8 +136,7 @@ class Forward {
     for (std::int64_t r = 0; r < n; ++r, x += c, position += p_.position_step()) {
       const std::int64_t t = p_.target(position);
       const E top = largest(x, c);
-      emit(sums, position, t, top,
-           static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), c)),
+      emit(sums, position, t, top, static_cast<double>(exp_sum(x, top, c)),
            t >= 0 ? static_cast<double>(x[t] - top) : 0.0,
            p_.smooth > 0 ? weighted_sum(x, top, 0, c) : 0.0);
     }
@@ -155,7 +154,7 @@ class Forward {
     for (std::int64_t i = 0; i < c; i += kAxisBlock) {
       const std::int64_t n = std::min(kAxisBlock, c - i);
       const E* x = p_.logits.read(at + i, 1, n, buffer);
-      sum += static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), n));
+      sum += static_cast<double>(exp_sum(x, top, n));
       if (t >= i && t < i + n) picked = static_cast<double>(x[t - i] - top);
       if (p_.smooth > 0) weighted += weighted_sum(x, top, i, n);
     }

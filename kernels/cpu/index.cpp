@@ -113,10 +113,11 @@ void gather(const char* op, const View& out, const View& x, const View& index, i
   dispatch_words(out.dtype, [&]<class Word>() {
     Word* o = out.as<Word>();
     const Word* from = x.as<Word>();
-    for_each_run<3>({&base, &out, &index}, [&, o, from](const auto& at, const auto& step, auto n) {
-      walk(at, step, n, [=, &check](auto base, auto to, auto i) {
-        if (const std::int64_t id = ids[i]; check.fits(id)) o[to] = from[base + id * x_step];
-      });
+    for_each_run<3>({&out, &index, &base}, [&, o, from](const auto& at, const auto& step, auto n) {
+      walk({at[2], at[0], at[1]}, {step[2], step[0], step[1]}, n,
+           [=, &check](auto base, auto to, auto i) {
+             if (const std::int64_t id = ids[i]; check.fits(id)) o[to] = from[base + id * x_step];
+           });
     });
   });
   check.finish(op, index);

@@ -80,25 +80,19 @@ class Gradients {
   }
 
   void add_rows(std::int64_t first, std::int64_t last, S* by_weight, S* by_bias) const {
-    std::int64_t done = 0;  // a block that overlaps the one before it adds nothing twice
-    for_blocks(0, width_, [&](std::int64_t i, auto lanes) {
+    const auto add = [&](std::int64_t i, auto lanes) {
       Lanes<S, lanes> w{}, b{};
       for (std::int64_t r = first; r < last; ++r) {
         const auto g = load<lanes>(dy_ + r * width_ + i);
         b += g;
         w += g * ((load<lanes>(x_ + r * width_ + i) - (mean_ ? mean_[r] : S(0))) * rstd_[r]);
       }
-      if (i == done) {
-        store<lanes>(by_weight + i, load<lanes>(by_weight + i) + w);
-        store<lanes>(by_bias + i, load<lanes>(by_bias + i) + b);
-      } else {
-        S ws[lanes], bs[lanes];
-        store<lanes>(ws, w), store<lanes>(bs, b);
-        for (std::int64_t j = done; j < width_; ++j)
-          by_weight[j] += ws[j - i], by_bias[j] += bs[j - i];
-      }
-      done = i + lanes;
-    });
+      store<lanes>(by_weight + i, load<lanes>(by_weight + i) + w);
+      store<lanes>(by_bias + i, load<lanes>(by_bias + i) + b);
+    };
+    std::int64_t i = 0;
+    for (; i + kWide <= width_; i += kWide) add(i, std::integral_constant<int, kWide>());
+    for (; i < width_; ++i) add(i, std::integral_constant<int, 1>());
   }
 
   void finish(const View& out, const S* values, std::int64_t parts) const {

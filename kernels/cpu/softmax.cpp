@@ -24,7 +24,7 @@ Vector<E> first_lanes(const Vector<E>& v, std::int64_t count) {
 }
 
 template <class E, bool kStores>
-E sum_of_exp(const E* x, E shift, E* y, std::int64_t n) {
+E sum_of_exp(const E* x, E shift, std::int64_t n, E* y) {
   Vector<E> sum{};
   std::int64_t i = 0;
   for (; i + kLanes<E> <= n; i += kLanes<E>) {
@@ -44,11 +44,11 @@ E sum_of_exp(const E* x, E shift, E* y, std::int64_t n) {
 
 void exp_run(const float* x, float* y, std::int64_t n) { exp_of(x, y, n); }
 void exp_run(const double* x, double* y, std::int64_t n) { exp_of(x, y, n); }
-float exp_sum(const float* x, float shift, float* y, std::int64_t n) {
-  return y ? sum_of_exp<float, true>(x, shift, y, n) : sum_of_exp<float, false>(x, shift, y, n);
+float exp_sum(const float* x, float shift, std::int64_t n, float* y) {
+  return y ? sum_of_exp<float, true>(x, shift, n, y) : sum_of_exp<float, false>(x, shift, n, y);
 }
-double exp_sum(const double* x, double shift, double* y, std::int64_t n) {
-  return y ? sum_of_exp<double, true>(x, shift, y, n) : sum_of_exp<double, false>(x, shift, y, n);
+double exp_sum(const double* x, double shift, std::int64_t n, double* y) {
+  return y ? sum_of_exp<double, true>(x, shift, n, y) : sum_of_exp<double, false>(x, shift, n, y);
 }
 
 namespace {
@@ -78,7 +78,7 @@ class Softmax {
     E* const y = out_.begin(at, results);
     for (std::int64_t r = 0; r < n; ++r) {
       const E top = largest(x + r * c, c);
-      const E sum = exp_sum(x + r * c, top, log_ ? nullptr : y + r * c, c);
+      const E sum = exp_sum(x + r * c, top, c, log_ ? nullptr : y + r * c);
       finish(x + r * c, top, sum, y + r * c, c);
     }
     out_.end(at, y, n * c);
@@ -105,12 +105,11 @@ class Softmax {
     E top = -std::numeric_limits<E>::infinity();
     double sum = 0;
     pieces([&](auto, const E* x, std::int64_t n) { top = greater(top, largest(x, n)); });
-    pieces([&](auto, const E* x, std::int64_t n) {
-      sum += static_cast<double>(exp_sum(x, top, static_cast<E*>(nullptr), n));
-    });
+    pieces(
+        [&](auto, const E* x, std::int64_t n) { sum += static_cast<double>(exp_sum(x, top, n)); });
     pieces([&](std::int64_t to, const E* x, std::int64_t n) {
       E* const y = out_.begin(to, results);
-      if (!log_) exp_sum(x, top, y, n);
+      if (!log_) exp_sum(x, top, n, y);
       finish(x, top, static_cast<E>(sum), y, n);
       out_.end(to, y, n);
     });
@@ -187,25 +186,20 @@ class SoftmaxBackward {
   }
 
  private:
-  /// The gradient of n elements that share the sum of their terms, or have one each at `sums`.
-  void finish(const E* g, const E* y, E sum, E* to, std::int64_t n) const {
+  /// Calls body(f), where f(g, y, sum of the terms) is the gradient.
+  template <class Body>
+  void with_gradient(Body&& body) const {
     if (log_)
-      simd::transform(
-          to, n, [=](const auto& g, const auto& y) { return g - simd::exp(y) * sum; }, g, y);
+      body([](const auto& g, const auto& y, const auto& sum) { return g - simd::exp(y) * sum; });
     else
-      simd::transform(
-          to, n, [=](const auto& g, const auto& y) { return y * (g - sum); }, g, y);
+      body([](const auto& g, const auto& y, const auto& sum) { return y * (g - sum); });
   }
-  void finish(const E* g, const E* y, const E* sums, E* to, std::int64_t n) const {
-    if (log_)
+  /// Of n elements of a row.
+  void finish(const E* g, const E* y, E sum, E* to, std::int64_t n) const {
+    with_gradient([&](auto gradient) {
       simd::transform(
-          to, n,
-          [](const auto& g, const auto& y, const auto& sum) { return g - simd::exp(y) * sum; }, g,
-          y, sums);
-    else
-      simd::transform(
-          to, n, [](const auto& g, const auto& y, const auto& sum) { return y * (g - sum); }, g, y,
-          sums);
+          to, n, [&](const auto& g, const auto& y) { return gradient(g, y, sum); }, g, y);
+    });
   }
   E term(E g, E y) const { return log_ ? g : g * y; }
   E sum_of_terms(const E* g, const E* y, std::int64_t n) const {
@@ -256,7 +250,10 @@ class SoftmaxBackward {
     for (std::int64_t c = 0; c < loop_.size; ++c) {
       const std::int64_t from = at + c * loop_.stride;
       E* const to = out_.begin(from, results);
-      finish(grad_.read(from, 1, n, grads), y_.read(from, 1, n, ys), sum, to, n);
+      with_gradient([&](auto gradient) {
+        simd::transform(to, n, gradient, grad_.read(from, 1, n, grads), y_.read(from, 1, n, ys),
+                        static_cast<const E*>(sum));
+      });
       out_.end(from, to, n);
     }
   }

@@ -2,7 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "ferrite/core/generator.h"
 #include "ferrite/kernels/search.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
@@ -110,6 +117,46 @@ TEST_CASE("sorting along any dimension of any view is stable") {
     const std::int64_t size = shape[dim];
     check_sort(c, shape, dim, c.coin() ? size : c.integer(0, size), any_dtype(c), Layout::any);
   });
+}
+
+TEST_CASE("sorting and selecting on the CPU agree with std::stable_sort") {
+  Generator random(5);
+  for (const std::int64_t size : {1, 20, 63, 127, 128, 129, 300, 1000})
+    for (const DType dtype : {kFloat32, kFloat64, kFloat16, kInt64, kInt32, kUInt8})
+      for (const bool descending : {false, true})
+        for (const std::int64_t wanted : {size, std::max<std::int64_t>(1, size / 5)}) {
+          CAPTURE(size);
+          CAPTURE(name(dtype));
+          CAPTURE(descending);
+          std::vector<double> drawn(static_cast<std::size_t>(size));
+          for (double& x : drawn) {
+            x = std::floor(random.next_double() * 90) - (dtype == kUInt8 ? 0 : 45);
+            if (!is_floating(dtype)) continue;
+            if (x == 7) x = NAN;
+            if (x == 8) x = -0.0;
+            if (x == 9) x = -INFINITY;
+          }
+          const Tensor in = from_vector(drawn, {size}).to(dtype);
+          const auto x = in.to_vector<double>();
+          std::vector<std::int64_t> places(x.size());
+          std::iota(places.begin(), places.end(), 0);
+          std::stable_sort(places.begin(), places.end(), [&](std::int64_t a, std::int64_t b) {
+            const double u = x[static_cast<std::size_t>(a)], v = x[static_cast<std::size_t>(b)];
+            const double first = descending ? v : u, second = descending ? u : v;
+            return std::isnan(second) ? !std::isnan(first) : first < second;
+          });
+          places.resize(static_cast<std::size_t>(wanted));
+          const Tensor values = empty({wanted}, {.dtype = dtype}),
+                       indices = empty({wanted}, {.dtype = kInt64});
+          kernels::sort(Stream(), descending ? Extremum::max : Extremum::min, values, indices, in,
+                        0);
+          CHECK(indices.to_vector<std::int64_t>() == places);
+          const auto sorted = values.to_vector<double>();
+          for (std::size_t i = 0; i < places.size(); ++i) {
+            const double expected = x[static_cast<std::size_t>(places[i])];
+            CHECK((sorted[i] == expected || (std::isnan(sorted[i]) && std::isnan(expected))));
+          }
+        }
 }
 
 TEST_CASE("rows of more than a tile are merged, or selected from") {
