@@ -17,9 +17,12 @@ namespace ferrite::kernels::cpu {
 
 namespace detail {
 
-inline constexpr std::int64_t kDepth = 384;            // of a packed panel
-inline constexpr std::int64_t kTaskColumns = 256;      // at most
-inline constexpr std::int64_t kTaskWork = 1 << 18;     // multiplications worth a thread's while
+inline constexpr std::int64_t kDepth = 384;         // of a packed panel
+inline constexpr std::int64_t kTaskColumns = 256;   // at most
+inline constexpr std::int64_t kTaskWork = 1 << 18;  // multiplications worth a thread's while
+/// From here on rows are cut rather than columns. With fewer registers a tile has fewer rows, and a
+/// panel of b has to meet more of them each time that it is fetched.
+inline constexpr std::int64_t kCutRows = kVectorRegisters >= 32 ? 28 : 112;
 inline constexpr std::int64_t kMostTasks = 64;         // by work; more only where columns are many
 inline constexpr std::int64_t kFewRows = 4;            // products that are bound by memory
 inline constexpr std::int64_t kSplitDepth = 4096;      // from here on small results split the depth
@@ -27,22 +30,24 @@ inline constexpr std::int64_t kSharedBytes = 8 << 20;  // at most, of panels tha
 inline constexpr std::int64_t kNearBytes = 24 << 10;   // of the nearest cache, for a panel
 inline constexpr std::int64_t kNearTiles = 8;          // of rows, that come from the next one
 
-/// How a product is cut: results per task.
+/// How a product is cut: results per task. Rows are cut first, into whole tiles of the inner
+/// kernel: tasks share the panels of b, but each one packs its rows of a, where they must be, for
+/// itself.
 struct Tasks {
   std::int64_t rows, columns, across, count;
-  Tasks(std::int64_t m, std::int64_t n, std::int64_t work)
-      : rows(m), columns(even_share(n, kTaskColumns)) {
+  Tasks(std::int64_t m, std::int64_t n, std::int64_t work) : columns(even_share(n, kTaskColumns)) {
+    constexpr std::int64_t tile = max_rows(2);
     const std::int64_t wanted = std::clamp<std::int64_t>(work / kTaskWork, 1, kMostTasks);
+    std::int64_t tiles = (m + tile - 1) / tile;
     for (;;) {
+      rows = std::min(m, tiles * tile);
       across = (n - 1) / columns + 1;
       count = across * ((m - 1) / rows + 1);
       if (count >= wanted) break;
-      if (rows >= 112 && rows * 2 >= columns)
-        rows = (rows + 1) / 2;
+      if (rows >= kCutRows)
+        tiles = (tiles + 1) / 2;
       else if (columns >= 64)
         columns = (columns / 2 + 31) / 32 * 32;
-      else if (rows >= 56)
-        rows = (rows + 1) / 2;
       else
         break;
     }
