@@ -215,6 +215,24 @@ TEST_CASE("plans as text") {
   CHECK(text.find(", winograd_2x2 ") != std::string::npos);
 }
 
+TEST_CASE("one tap with a stride has the plan of the pixels that it reads") {
+  const auto text_of = [](ConvPass pass, const Layer& l) {
+    const Operands o(l);
+    return kernels::conv_plan(pass, o.input, o.weight, o.out, o.params);
+  };
+  for (const ConvPass pass : {ConvPass::forward, ConvPass::weight}) {
+    CHECK(text_of(pass, {8, 64, 27, 128, 1, 2}).find(" [8, 64, 14, 14] * ") != std::string::npos);
+    CHECK(text_of(pass, {8, 64, 27, 128, 1, 2}) == text_of(pass, {8, 64, 14, 128, 1}));
+  }
+  CHECK(text_of(ConvPass::data, {8, 64, 27, 128, 1, 2}).find(" [8, 64, 27, 27] ") !=
+        std::string::npos);
+  // Padding is read, too; engines of 16-bit types want dense images.
+  CHECK(text_of(ConvPass::forward, {8, 64, 27, 128, 1, 2, 1}).find(" [8, 64, 27, 27] ") !=
+        std::string::npos);
+  CHECK(text_of(ConvPass::forward, {8, 64, 27, 128, 1, 2, 0, 1, kBFloat16})
+            .find(" [8, 64, 27, 27] ") != std::string::npos);
+}
+
 TEST_CASE("all engines of a plan agree") {
   for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
     for (const MemoryFormat format : {kContiguous, kChannelsLast})

@@ -69,17 +69,36 @@ void print_once(const std::string& line) {
   if (printed.insert(line).second) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
+/// A call with one tap that skips pixels, as one that reads all pixels of a smaller image: it has
+/// none to copy that it does not need. Of 16-bit images, whose engines want them dense, as it is.
+cpu::ConvCall without_skipped_pixels(cpu::ConvCall call) {
+  ConvParams& p = call.params;
+  const bool padded = p.padding[0] != 0 || p.padding[1] != 0;
+  if (call.pass == ConvPass::data || itemsize(call.out.dtype) == 2 || padded ||
+      call.weight.sizes[2] * call.weight.sizes[3] != 1)
+    return call;
+  for (const int d : {2, 3}) {
+    call.input.sizes[d] = call.out.sizes[d];
+    call.input.strides[d] *= p.stride[static_cast<std::size_t>(d - 2)];
+  }
+  call.input.numel =
+      call.input.sizes[0] * call.input.sizes[1] * call.input.sizes[2] * call.input.sizes[3];
+  p.stride = {1, 1};
+  return call;
+}
+
 }  // namespace
 
 std::string conv_plan(ConvPass pass, const View& input, const View& weight, const View& out,
                       const ConvParams& params) {
-  const cpu::ConvCall call{pass, input, weight, out, {}, params};
+  const cpu::ConvCall call = without_skipped_pixels({pass, input, weight, out, {}, params});
   return cpu::to_string(call, cpu::plan_of(call));
 }
 
 namespace cpu {
 
-void run_conv(const ConvCall& call) {
+void run_conv(const ConvCall& given) {
+  const ConvCall call = without_skipped_pixels(given);
   const ConvPlan plan = plan_of(call);
   if (prints_plans()) print_once(to_string(call, plan));
   dispatch_floating(call.out.dtype, "conv2d", [&]<class S>() { run_conv<S>(call, plan.method); });
