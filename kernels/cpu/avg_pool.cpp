@@ -89,9 +89,12 @@ struct Backward {
       for (std::int64_t ow = 0; ow < pool.w.output; ++ow, ++at) {
         const C g = static_cast<C>(grad_out[at]) / divisors.template at<C>(oh, ow);
         const auto &h = hs[index(oh)], &w = ws[index(ow)];
-        for (std::int64_t i = 0; i < h.count; ++i) {
+        const bool whole_rows = w.count == pool.w.input;  // which are one run
+        const std::int64_t runs = whole_rows ? 1 : h.count;
+        const std::int64_t length = whole_rows ? h.count * w.count : w.count;
+        for (std::int64_t i = 0; i < runs; ++i) {
           C* to = sums + (h.first + i) * pool.w.input + w.first;
-          for (std::int64_t j = 0; j < w.count; ++j) to[j] += g;
+          for (std::int64_t j = 0; j < length; ++j) to[j] += g;
         }
       }
   }
