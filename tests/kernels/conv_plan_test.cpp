@@ -162,6 +162,11 @@ TEST_CASE("plans sum bfloat16 by pairs where the machine is faster so") {
   const Layer l{7, 64, 28, 128, 3, 2, 1, 1, kBFloat16};
   const bool fast = offers(plan_of(l, ConvPass::forward), Method::pairs);
   CHECK(methods_of(l) == std::vector(3, fast ? Method::pairs : Method::float_copies));
+  Layer planes = l;
+  planes.format = kContiguous;
+  CHECK(methods_of(planes) == std::vector(3, fast ? Method::pixel_copies : Method::float_copies));
+  planes.dtype = kFloat16;
+  CHECK(methods_of(planes) == std::vector(3, Method::float_copies));
   Layer odd = l;  // half a pair is left over
   odd.in = 63;
   CHECK_FALSE(offers(plan_of(odd, ConvPass::forward), Method::pairs));

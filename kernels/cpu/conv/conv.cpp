@@ -69,29 +69,11 @@ void print_once(const std::string& line) {
   if (printed.insert(line).second) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-/// A call with one tap that skips pixels, as one that reads all pixels of a smaller image: it has
-/// none to copy that it does not need. Of 16-bit images, whose engines want them dense, as it is.
-cpu::ConvCall without_skipped_pixels(cpu::ConvCall call) {
-  ConvParams& p = call.params;
-  const bool padded = p.padding[0] != 0 || p.padding[1] != 0;
-  if (call.pass == ConvPass::data || itemsize(call.out.dtype) == 2 || padded ||
-      call.weight.sizes[2] * call.weight.sizes[3] != 1)
-    return call;
-  for (const int d : {2, 3}) {
-    call.input.sizes[d] = call.out.sizes[d];
-    call.input.strides[d] *= p.stride[static_cast<std::size_t>(d - 2)];
-  }
-  call.input.numel =
-      call.input.sizes[0] * call.input.sizes[1] * call.input.sizes[2] * call.input.sizes[3];
-  p.stride = {1, 1};
-  return call;
-}
-
 }  // namespace
 
 std::string conv_plan(ConvPass pass, const View& input, const View& weight, const View& out,
                       const ConvParams& params) {
-  const cpu::ConvCall call = without_skipped_pixels({pass, input, weight, out, {}, params});
+  const cpu::ConvCall call = cpu::without_skipped_pixels({pass, input, weight, out, {}, params});
   return cpu::to_string(call, cpu::plan_of(call));
 }
 

@@ -3,8 +3,8 @@
 // the weights. Results round once, at the end.
 #pragma once
 
+#include "ferrite/kernels/cpu/conv/copies.h"
 #include "ferrite/kernels/cpu/conv/correlate.h"
-#include "ferrite/kernels/cpu/conv/float_copies.h"
 #include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/conv/weight.h"
 #include "ferrite/kernels/cpu/unary.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ferrite/kernels/cpu/conv/copies.h"
 #include "ferrite/kernels/cpu/conv/image.h"
 #include "ferrite/kernels/cpu/conv/product.h"
 #include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
@@ -12,9 +13,9 @@ namespace ferrite::kernels::cpu {
 
 namespace {
 
-constexpr const char* kNames[] = {"depthwise",    "product",       "pairs",   "float_copies",
-                                  "direct",       "weight_blocks", "columns", "planes",
-                                  "winograd_2x2", "winograd_4x4"};
+constexpr const char* kNames[] = {"depthwise",    "product",      "pairs",         "float_copies",
+                                  "pixel_copies", "direct",       "weight_blocks", "columns",
+                                  "planes",       "winograd_2x2", "winograd_4x4"};
 
 /// Cycles for one vector of channels: of a tile into the points of Winograd's algorithm, of a tile
 /// out of them, and of a filter into them (with the way there), by the tile's results and the taps.
@@ -124,6 +125,15 @@ class Costs {
     return results + taps() == 5 || sums >= products_for_six(taps());
   }
 
+  /// The cost of converting images that lie plane by plane to another layout: an element takes
+  /// about as long as two products.
+  std::int64_t layout() const {
+    if (to_.channel_step == 1 && from_.channel_step == 1) return 0;
+    return 2 *
+           (to_.height * to_.width * to_.channels + from_.height * from_.width * from_.channels) *
+           images();
+  }
+
   /// The way of 16-bit images into float32 and back.
   std::int64_t copies() const {
     return 12 * vectors(from_.height * from_.width * from_.channels) * images() + copies_of_out();
@@ -152,14 +162,6 @@ class Costs {
   std::int64_t products() const {
     return to_.height * to_.width * taps_ * from_.channels * vectors(to_.channels) * images() /
            steps();
-  }
-  /// The cost of converting images that lie plane by plane to another layout: an element takes
-  /// about as long as two products.
-  std::int64_t layout() const {
-    if (to_.channel_step == 1 && from_.channel_step == 1) return 0;
-    return 2 *
-           (to_.height * to_.width * to_.channels + from_.height * from_.width * from_.channels) *
-           images();
   }
   template <class T>
   std::int64_t winograd_weight(int results) const {
@@ -244,6 +246,22 @@ std::vector<Axis> axes_of(const ConvCall& call, int axis) {
   return backward_axes(call.input.sizes[i + 2], kernel, p.stride[i], p.padding[i], p.dilation[i]);
 }
 
+ConvCall without_skipped_pixels(ConvCall call) {
+  ConvParams& p = call.params;
+  const bool padded = p.padding[0] != 0 || p.padding[1] != 0;
+  if (call.pass == ConvPass::data || itemsize(call.out.dtype) == 2 || padded ||
+      call.weight.sizes[2] * call.weight.sizes[3] != 1)
+    return call;
+  for (const int d : {2, 3}) {
+    call.input.sizes[d] = call.out.sizes[d];
+    call.input.strides[d] *= p.stride[static_cast<std::size_t>(d - 2)];
+  }
+  call.input.numel =
+      call.input.sizes[0] * call.input.sizes[1] * call.input.sizes[2] * call.input.sizes[3];
+  p.stride = {1, 1};
+  return call;
+}
+
 ConvPlan plan_of(const ConvCall& call) {
   const Costs costs(call);
   ConvPlan plan;
@@ -258,7 +276,16 @@ ConvPlan plan_of(const ConvCall& call) {
     ConvCall wide = call;
     for (View* v : {&wide.input, &wide.weight, &wide.out}) v->dtype = kFloat32;
     plan.candidates.push_back(
-        {ConvMethod::float_copies, cheapest(plan_of(wide)) + costs.copies() * call.params.groups});
+        {ConvMethod::float_copies,
+         cheapest(plan_of(without_skipped_pixels(wide))) + costs.copies() * call.params.groups});
+    if (pairs_are_fast() && call.out.dtype == kBFloat16 && costs.layout() > 0) {
+      // Copies that stay 16-bit take twice as long as those within an engine of float32.
+      ConvCall pixels = call;
+      for (View* v : {&pixels.input, &pixels.weight, &pixels.out}) *v = in_pixels(*v);
+      plan.candidates.push_back(
+          {ConvMethod::pixel_copies,
+           cheapest(plan_of(pixels)) + 2 * costs.layout() * call.params.groups});
+    }
   } else {
     // Sums that leave the cache between images take about a quarter longer.
     const bool many_sums = costs.has_many_sums();

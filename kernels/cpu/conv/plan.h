@@ -26,6 +26,7 @@ enum class ConvMethod : std::uint8_t {
   product,
   pairs,
   float_copies,  ///< of 16-bit operands, for the engine that is best for float32
+  pixel_copies,  ///< of bfloat16 in NCHW, for the engine that is best for NHWC
   direct,        ///< correlate.h; by the weights weight.h
   weight_blocks,
   columns,
@@ -45,6 +46,10 @@ struct ConvPlan {
   std::vector<Candidate> candidates;
   ConvMethod method = ConvMethod::direct;  ///< that is taken: the cheapest
 };
+
+/// A call with one tap that skips pixels, as one that reads all pixels of a smaller image: it has
+/// none to copy that it does not need. Of 16-bit images, whose engines want them dense, as it is.
+ConvCall without_skipped_pixels(ConvCall call);
 
 ConvPlan plan_of(const ConvCall& call);
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ferrite/kernels/cpu/conv/columns.h"
+#include "ferrite/kernels/cpu/conv/copies.h"
 #include "ferrite/kernels/cpu/conv/depthwise.h"
-#include "ferrite/kernels/cpu/conv/float_copies.h"
 #include "ferrite/kernels/cpu/conv/pairs.h"
 #include "ferrite/kernels/cpu/conv/planes.h"
 #include "ferrite/kernels/cpu/conv/product.h"
@@ -122,7 +122,8 @@ void run_conv(const ConvCall& call, ConvMethod method) {
     if (method == ConvMethod::product) return run_product(call);
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (method == ConvMethod::pairs) return run_pairs<S>(call);
-    run_as_float<S>(call);
+    if (method == ConvMethod::pixel_copies) return run_copied<PixelImages>(call);
+    run_copied<Floats<S>>(call);
   } else if (call.pass == ConvPass::weight) {
     sum_weight_gradient<S>(call, method);
   } else {

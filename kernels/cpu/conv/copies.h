@@ -1,7 +1,9 @@
-// Convolutions of 16-bit types by those of float32: values are converted once, where direct sums do
-// so for every tap, and the fastest algorithm there is takes them.
+// Convolutions of copies, where an engine that is faster wants other operands. 16-bit values are
+// converted to float32 once, where direct sums would do so for every tap; images that lie plane by
+// plane are brought to NHWC.
 #pragma once
 
+#include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/half_runs.h"
 #include "ferrite/kernels/cpu/loops.h"
@@ -57,14 +59,45 @@ class Floats {
   Scratch<float> values_;
 };
 
-template <class S>
-void run_as_float(const ConvCall& call) {
-  const Floats<S> input(call.input), weight(call.weight), out(call.out), bias(call.bias);
-  ConvCall wide{call.pass, input.view(), weight.view(), out.view(), bias.view(), call.params};
+/// Strides of images in NHWC, without gaps.
+inline View in_pixels(View v) {
+  v.strides[1] = 1;
+  v.strides[3] = v.sizes[1];
+  v.strides[2] = v.sizes[3] * v.strides[3];
+  v.strides[0] = v.sizes[2] * v.strides[2];
+  return v;
+}
+
+/// Memory for a view of images in NHWC; the view itself if it lies so, or has no images.
+class PixelImages {
+ public:
+  explicit PixelImages(const View& of) : view_(of) {
+    if (of.ndim != 4 || !of.data || of.strides[1] == 1) return;
+    values_ = Scratch<std::byte>(of.numel * static_cast<std::int64_t>(itemsize(of.dtype)));
+    view_ = in_pixels(of);
+    view_.data = values_.data();
+  }
+  const View& view() const { return view_; }
+  void load(const View& from) const {
+    if (values_) cpu::copy(view_, from);
+  }
+  void store(const View& to) const {
+    if (values_) cpu::copy(to, view_);
+  }
+
+ private:
+  View view_;
+  Scratch<std::byte> values_;
+};
+
+/// Computes a call by copies of its operands: Floats or PixelImages.
+template <class Copies>
+void run_copied(const ConvCall& call) {
+  const Copies input(call.input), weight(call.weight), out(call.out), bias(call.bias);
   if (call.pass != ConvPass::data) input.load(call.input);
   if (call.pass != ConvPass::forward) out.load(call.out);
   if (call.pass != ConvPass::weight) weight.load(call.weight), bias.load(call.bias);
-  run_conv(wide);
+  run_conv({call.pass, input.view(), weight.view(), out.view(), bias.view(), call.params});
   if (call.pass == ConvPass::forward) out.store(call.out);
   if (call.pass == ConvPass::data) input.store(call.input);
   if (call.pass == ConvPass::weight) weight.store(call.weight), bias.store(call.bias);
