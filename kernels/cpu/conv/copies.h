@@ -11,6 +11,15 @@
 
 namespace ferrite::kernels::cpu {
 
+/// Strides of images in NHWC, without gaps.
+inline View in_pixels(View v) {
+  v.strides[1] = 1;
+  v.strides[3] = v.sizes[1];
+  v.strides[2] = v.sizes[3] * v.strides[3];
+  v.strides[0] = v.sizes[2] * v.strides[2];
+  return v;
+}
+
 /// Memory for a view of S as float32, images in NHWC or NCHW as they lie; no view for no view.
 template <class S>
 class Floats {
@@ -20,11 +29,12 @@ class Floats {
     if (!of.data) return;
     values_ = Scratch<float>(of.numel);
     view_.data = values_.data();
-    const bool by_pixels = of.ndim == 4 && of.strides[1] == 1;
+    if (of.ndim == 4 && of.strides[1] == 1) {
+      view_ = in_pixels(view_);
+      return;
+    }
     std::int64_t step = 1;
-    if (by_pixels) view_.strides[1] = step, step *= of.sizes[1];
     for (int d = of.ndim - 1; d >= 0; --d) {
-      if (by_pixels && d == 1) continue;
       view_.strides[d] = step;
       step *= of.sizes[d];
     }
@@ -58,15 +68,6 @@ class Floats {
   View view_;
   Scratch<float> values_;
 };
-
-/// Strides of images in NHWC, without gaps.
-inline View in_pixels(View v) {
-  v.strides[1] = 1;
-  v.strides[3] = v.sizes[1];
-  v.strides[2] = v.sizes[3] * v.strides[3];
-  v.strides[0] = v.sizes[2] * v.strides[2];
-  return v;
-}
 
 /// Memory for a view of images in NHWC; the view itself if it lies so, or has no images.
 class PixelImages {
