@@ -44,7 +44,7 @@ struct Tasks {
       across = (n - 1) / columns + 1;
       count = across * ((m - 1) / rows + 1);
       if (count >= wanted) break;
-      if (rows >= kCutRows)
+      if (rows >= kCutRows || (columns < 64 && rows >= 56))
         tiles = (tiles + 1) / 2;
       else if (columns >= 64)
         columns = (columns / 2 + 31) / 32 * 32;
