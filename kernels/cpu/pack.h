@@ -151,7 +151,7 @@ void copy_matrix_padded(T* to, std::int64_t to_step, const S* from, std::int64_t
   }
   for (std::int64_t r = 0; r < rows; ++r, to += to_step, from += from_row) {
     for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<T>(from[c * from_column]);
-    std::fill(to + columns, to + (columns + n - 1) / n * n, T(0));
+    std::fill(to + columns, to + (columns + n - 1) / n * n, T{});
   }
 }
 
