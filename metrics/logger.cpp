@@ -116,14 +116,14 @@ Table parse_table(std::string_view text, const std::filesystem::path& path, std:
   std::optional<Record> record = next_record(text);
   if (!record) return table;  // cut off within the header, or empty
   FERRITE_CHECK(record->front() == "step", IoError, op,
-                "'{}' is not a log: expected its first column to be 'step', got '{}'",
+                "'{}' is not a log: expected its first column to be 'step', got '{:.80}'",
                 path.string(), record->front());
   table.columns = *record;
   for (std::size_t number = 2; (record = next_record(text)); ++number) {
     const auto step = parse_number<std::int64_t>(record->front());
     FERRITE_CHECK(step && record->size() == table.columns.size(), IoError, op,
-                  "'{}' row {}: expected {} fields that begin with a step, got '{}'", path.string(),
-                  number, table.columns.size(), to_line(*record));
+                  "'{}' row {}: expected {} fields that begin with a step, got '{:.80}'",
+                  path.string(), number, table.columns.size(), to_line(*record));
     table.steps.push_back(*step);
     table.rows.push_back(std::move(*record));
   }
@@ -141,8 +141,12 @@ void for_each_json(std::string_view text, const std::filesystem::path& path, std
     text.remove_prefix(end + 1);
     const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto step = object.is_object() ? object.find("step") : object.end();
-    FERRITE_CHECK(object.is_object() && step != object.end() && step->is_number_integer(), IoError,
-                  op, "'{}' line {}: expected a JSON object with a step", path.string(), number);
+    // nlohmann::json keeps as unsigned what is not negative; above the greatest step it would wrap.
+    const bool sound = object.is_object() && step != object.end() && step->is_number_integer() &&
+                       !(step->is_number_unsigned() && step->get<std::int64_t>() < 0);
+    FERRITE_CHECK(sound, IoError, op,
+                  "'{}' line {}: expected a JSON object with a step, got '{:.80}'", path.string(),
+                  number, line.substr(0, end));
     use(step->get<std::int64_t>(), object, line);
   }
 }
@@ -292,7 +296,8 @@ std::map<std::string, LoggedSeries> read_log(const std::filesystem::path& path) 
     series[name].steps.push_back(static_cast<double>(step));
     series[name].values.push_back(*value);
   };
-  if (text.starts_with('{')) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first != text.npos && text[first] == '{') {
     for_each_json(text, path, "read_log",
                   [&](std::int64_t step, const json& object, std::string_view) {
                     for (const auto& [name, value] : object.items())

@@ -128,12 +128,21 @@ TEST_CASE_TEMPLATE("a resumed run's log is that of one that was not stopped", L,
   CHECK(read_file(path) == "something else,x\n1,2\n");
 }
 
+TEST_CASE("logs of JSON may begin with spaces") {
+  const TempDir dir;
+  const auto path = dir / "log";
+  write_file(path, " {\"step\": 1, \"a\": 2}\n");
+  JsonLinesLogger(path, {.resume_step = 1}).log(2, {{"a", 3}});
+  CHECK(read_log(path).at("a").values == std::vector<double>{2, 3});
+}
+
 TEST_CASE("logs refuse files that are damaged in the middle") {
   const TempDir dir;
   const auto path = dir / "log";
   for (const std::string bad :
        {"step,a\n1,2\nx,3\n", "step,a\n1\n2,3\n", "{\"step\":1}\n{\"step\":\n{}\n",
-        "{\"step\":1}\n{\"a\":1}\n", "{\"step\":1}\n[]\n"}) {
+        "{\"step\":1}\n{\"a\":1}\n", "{\"step\":1}\n[]\n",
+        "{\"step\":18446744073709551615,\"a\":1}\n"}) {
     CAPTURE(bad);
     write_file(path, bad);
     CHECK_THROWS_AS(read_log(path), IoError);
@@ -142,6 +151,14 @@ TEST_CASE("logs refuse files that are damaged in the middle") {
     else
       CHECK_THROWS_AS(CsvLogger(path, {.resume_step = 5}), IoError);
     CHECK(read_file(path) == bad);
+  }
+  // A message has the beginning of what is wrong, which may be the whole file.
+  write_file(path, "step,a\n1,2\n" + std::string(100'000, 'x') + "\n");
+  try {
+    read_log(path);
+    FAIL("expected an IoError");
+  } catch (const IoError& error) {
+    CHECK(std::string_view(error.what()).size() < 500);
   }
   CHECK_THROWS_AS(read_log(dir / "none"), IoError);
   CHECK_THROWS_AS(CsvLogger(path / "below/a/file.csv"), IoError);
