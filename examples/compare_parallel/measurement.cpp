@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <exception>
-#include <fstream>
-#include <sstream>
+#include <limits>
+#include <utility>
 
 #include "ferrite/core/error.h"
+#include "ferrite/data/file.h"
 
 namespace examples::compare {
 
 using nlohmann::json;
 using namespace ferrite;
+
+constexpr const char* kReport = "compare_parallel";
 
 double Samples::quantile(double q) const {
   if (values.empty()) return 0;
@@ -88,6 +91,31 @@ json row_json(const Row& row) {
   return out;
 }
 
+bool is_int(const json& number) {
+  return number.is_number_unsigned()
+             ? std::in_range<int>(number.get<std::uint64_t>())
+             : number.is_number_integer() && std::in_range<int>(number.get<std::int64_t>());
+}
+
+/// Whether a conversion into 64 bits keeps the number's size.
+bool is_figure(const json& number) {
+  if (number.is_number_unsigned()) return std::in_range<std::int64_t>(number.get<std::uint64_t>());
+  return number.is_number_integer() || std::abs(number.get<double>()) < 0x1p63;
+}
+
+/// What others divide by, or count to.
+void check_devices(const Measurement& m) {
+  constexpr int kMost = 1 << 20;
+  for (const Row& row : m.rows)
+    FERRITE_CHECK(row.what.devices >= 1 && row.what.devices <= kMost && row.what.batch >= 0 &&
+                      row.what.batch <= std::numeric_limits<int>::max(),
+                  ValueError, kReport, "a row has {} devices and a batch of {}", row.what.devices,
+                  row.what.batch);
+  for (const Link& link : m.links)
+    FERRITE_CHECK(link.devices >= 1 && link.devices <= kMost, ValueError, kReport,
+                  "a link has {} devices", link.devices);
+}
+
 Row row_from(const json& in) {
   Row row;
   row.what = in.at("case").get<Case>();
@@ -112,13 +140,39 @@ json to_json(const Measurement& m) {
           {"links", m.links}};
 }
 
-Measurement measurement_from(const json& in) {
-  FERRITE_CHECK(in.is_object() && in.value("schema", "") == kSchema, ValueError, "compare_parallel",
-                "expected JSON of the schema {}", kSchema);
-  FERRITE_CHECK(in.value("version", 0) == kSchemaVersion, ValueError, "compare_parallel",
-                "expected version {} of the schema, got {}", kSchemaVersion,
-                in.value("version", 0));
+json report_from(std::string_view text) {
+  constexpr int kNesting = 16;
+  constexpr std::array<std::string_view, 7> kInts{"version", "devices", "threads",    "cores",
+                                                  "steps",   "warmup",  "repetitions"};
+  std::string key;
+  const auto check = [&](int depth, json::parse_event_t event, const json& value) {
+    FERRITE_CHECK(depth <= kNesting, IoError, kReport, "expected JSON nested {} times at most",
+                  kNesting);
+    if (event == json::parse_event_t::key) key = value.get<std::string>();
+    if (event == json::parse_event_t::value && value.is_number())
+      FERRITE_CHECK(std::ranges::find(kInts, key) != kInts.end() ? is_int(value) : is_figure(value),
+                    IoError, kReport, "expected a sound number for '{:.80}', got {}", key,
+                    value.dump());
+    return true;
+  };
   try {
+    return json::parse(text, check);
+  } catch (const json::exception& error) {
+    fail<IoError>(kReport, "not valid JSON: {}", error.what());
+  }
+}
+
+bool is_measurement(const json& in) {
+  const auto schema = in.is_object() ? in.find("schema") : in.end();
+  return in.is_object() && schema != in.end() && *schema == kSchema;
+}
+
+Measurement measurement_from(const json& in) {
+  FERRITE_CHECK(is_measurement(in), ValueError, kReport, "expected JSON of the schema {}", kSchema);
+  try {
+    const int version = in.at("version").get<int>();
+    FERRITE_CHECK(version == kSchemaVersion, ValueError, kReport,
+                  "expected version {} of the schema, got {}", kSchemaVersion, version);
     Measurement m;
     in.at("machine").get_to(m.machine);
     in.at("model").get_to(m.model);
@@ -130,21 +184,17 @@ Measurement measurement_from(const json& in) {
     for (const json& profile : in.at("profiles"))
       m.profiles.push_back(planning::profile_from_json(profile.dump()));
     in.at("links").get_to(m.links);
+    check_devices(m);
     return m;
   } catch (const json::exception& error) {
-    fail<ValueError>("compare_parallel", "the measurement is incomplete: {}", error.what());
+    fail<ValueError>(kReport, "the measurement is incomplete: {}", error.what());
   }
 }
 
-Measurement load_measurement(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  FERRITE_CHECK(in, IoError, "compare_parallel", "cannot read '{}'", path.string());
-  const json parsed = json::parse(text.str(), nullptr, false);
-  FERRITE_CHECK(!parsed.is_discarded(), IoError, "compare_parallel", "'{}' is not JSON",
-                path.string());
-  return measurement_from(parsed);
+json load_report(const std::filesystem::path& path) {
+  const data::MappedFile file(path, kReport);
+  const data::Bytes bytes = file.bytes();
+  return report_from({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace examples::compare

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ferrite/examples/compare_parallel/planning/profile.h"
@@ -164,9 +165,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Link, operation, backend, devices, latency_us
 
 /// With "schema" and "version".
 nlohmann::json to_json(const Measurement& measurement);
-/// ValueError where it is of another schema or version, or lacks something.
-Measurement measurement_from(const nlohmann::json& json);
-/// IoError names the file.
-Measurement load_measurement(const std::filesystem::path& path);
+/// JSON of a file that may be damaged: IoError for what is not JSON, is nested deeper than a
+/// measurement, or has numbers that do not fit their members.
+nlohmann::json report_from(std::string_view text);
+/// The same of a file. IoError.
+nlohmann::json load_report(const std::filesystem::path& path);
+/// Whether a report is a measurement, by its schema.
+bool is_measurement(const nlohmann::json& report);
+/// Of a report. ValueError where it is of another schema or version, or lacks something; IoError
+/// for a profile that is damaged.
+Measurement measurement_from(const nlohmann::json& report);
 
 }  // namespace examples::compare

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
@@ -94,18 +92,12 @@ planning::PlanOptions plan_options(const Options& o, const SimulateOptions& s,
 
 /// What --from names: everything that compare_parallel measured, or a profile alone.
 Calibration load(const std::string& file) {
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  FERRITE_CHECK(in, IoError, kSimulate, "cannot read '{}'", file);
-  const auto json = nlohmann::json::parse(text.str(), nullptr, false);
-  if (json.is_object() && json.value("schema", "") == kSchema) {
-    Measurement found = measurement_from(json);
-    FERRITE_CHECK(!found.profiles.empty(), ValueError, kSimulate,
-                  "'{}' was measured with --no-profile and has no times of layers", file);
-    return {.profiles = found.profiles, .links = found.links};
-  }
-  return {.profiles = {planning::profile_from_json(text.str())}};
+  const nlohmann::json report = load_report(file);
+  if (!is_measurement(report)) return {.profiles = {planning::profile_from_json(report.dump())}};
+  Measurement found = measurement_from(report);
+  FERRITE_CHECK(!found.profiles.empty(), ValueError, kSimulate,
+                "'{}' was measured with --no-profile and has no times of layers", file);
+  return {.profiles = found.profiles, .links = found.links};
 }
 
 std::string chart_of(const std::vector<planning::Plan>& plans) {
@@ -236,7 +228,7 @@ int check(const Options& o, const SimulateOptions& s, const std::vector<std::str
   if (s.from.empty()) {
     std::tie(calibration, measured) = calibrate_and_measure(o, arguments);
   } else {
-    measured = load_measurement(s.from);
+    measured = measurement_from(load_report(s.from));
     calibration = load(s.from);
   }
   for (const auto& profile : calibration.profiles)

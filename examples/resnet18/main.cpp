@@ -169,7 +169,12 @@ void Run::resume() {
   check_resumed_together();
   if (!report) return;
   trainer_->after_load();
-  if (!history_.empty()) report_.set_epochs(nlohmann::json::parse(history_));
+  if (!history_.empty()) {
+    const nlohmann::json epochs = examples::resnet18::json_of_checkpoint(history_);
+    FERRITE_CHECK(epochs.is_array(), ValueError, "--resume",
+                  "the checkpoint's history is no list of epochs");
+    report_.set_epochs(epochs);
+  }
   fmt::print("{}\n", report->str());
 }
 

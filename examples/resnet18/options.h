@@ -57,6 +57,10 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code);
 /// workers, folders and the intervals of printing and saving.
 nlohmann::json configuration(const Options& options);
 
+/// JSON in a checkpoint, which may be damaged: discarded if it is not JSON, without what lies
+/// deeper than a run's history. (dump() takes a stack as deep as the nesting.)
+nlohmann::json json_of_checkpoint(const std::string& text);
+
 /// Throws ValueError, which names the options, if `mine` differs from `text`, the configuration of
 /// the run that is to be continued.
 void check_same_configuration(const nlohmann::json& mine, const std::string& text);

@@ -123,6 +123,26 @@ TEST_CASE("compare_parallel --check-simulation: failures are reported") {
   CHECK(contains(rows[0].at("unchecked").get<std::string>(), "too few"));
 }
 
+TEST_CASE("compare_parallel rejects damaged reports") {
+  const Workplace place("compare_parallel");
+  const auto refused = [&](const std::string& report, const std::string& text) {
+    std::ofstream(place / "report.json") << report;
+    check_refused(place.run({"--simulate", "8", "--from", "report.json"}), text, 1);
+    check_refused(place.run({"--check-simulation", "--from", "report.json"}), text, 1);
+  };
+  const std::string begin = R"({"schema":"ferrite.compare_parallel","version":)";
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  refused(begin + "1,", "not valid JSON");
+  refused(begin + "2}", "expected version 1 of the schema, got 2");
+  refused(begin + "\"1\"}", "the measurement is incomplete");
+  refused(begin + "1}", "the measurement is incomplete");
+  // What a conversion would cut off, and what would take all of the stack.
+  refused(begin + "4294967297}", "expected a sound number for 'version', got 4294967297");
+  refused(begin + R"(1,"model":{"parameters":1e300}})", "for 'parameters', got 1e+300");
+  refused(begin + R"(1,"profiles":[)" + nested(500'000) + "]}", "nested 16 times at most");
+  refused(nested(500'000), "nested 16 times at most");
+}
+
 TEST_CASE("compare_parallel rejects simulations that are not possible") {
   const Workplace place("compare_parallel");
   write_model(place);

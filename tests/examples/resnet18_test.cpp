@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "ferrite/data/safetensors.h"
+
 using namespace ferrite;
 using namespace ferrite::test;
 
@@ -294,6 +296,15 @@ TEST_CASE("resnet18 --resume: with and without checkpoints") {
   check_refused(place.train(folder), "--resume continues from them", 1);
   check_refused(place.train(with({"--resume", "--lr", "0.2"})), "lr 0.1 there, 0.2 here", 1);
   check_refused(place.train(with({"--resume", "--width", "6"})), "width 4 there, 6 here", 1);
+  // A damaged checkpoint, nested as deep as no stack.
+  const auto path = place / "ck/step_00000008.safetensors";
+  data::Metadata metadata = data::load_safetensors_metadata(path);
+  std::string& configuration = metadata.at("configuration");
+  const std::string lr = "\"lr\":";
+  configuration.replace(configuration.find(lr), lr.size() + 3,
+                        lr + std::string(500'000, '[') + std::string(500'000, ']'));
+  data::save_safetensors(data::load_safetensors(path), path, metadata);
+  check_refused(place.train(with({"--resume"})), "lr [[[[]]]] there, 0.1 here", 1);
   check_refused(place.run({"--resume"}), "--checkpoint-dir", 1);
   check_refused(place.run({"--save-every", "5"}), "--checkpoint-dir", 1);
   check_refused(place.run({"--checkpoint-dir", "ck", "--save-every", "0"}), "--save-every", -1);
