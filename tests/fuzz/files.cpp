@@ -1,4 +1,4 @@
-// Readers of files.
+// Readers of binary files.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -21,46 +21,15 @@
 #include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/svhn.h"
 #include "ferrite/data/training_state.h"
-#include "ferrite/examples/compare_parallel/planning/profile.h"
 #include "ferrite/tests/data/gzip.h"
 #include "ferrite/tests/fuzz/fuzz.h"
+#include "ferrite/tests/fuzz/scratch.h"
 
 namespace ferrite::fuzz {
 namespace {
 
 using data::Bytes;
 using Seeds = std::vector<std::string>;
-
-/// A folder in memory, for readers that take a path. It is removed with the process.
-const std::filesystem::path& scratch_folder() {
-  static const struct Scratch {
-    Scratch() {
-      const char* base = std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-      std::string name = std::string(base) + "/ferrite-fuzz-XXXXXX";
-      if (!mkdtemp(name.data())) std::abort();
-      path = name;
-    }
-    ~Scratch() {
-      std::error_code ignored;
-      std::filesystem::remove_all(path, ignored);
-    }
-    std::filesystem::path path;
-  } scratch;
-  return scratch.path;
-}
-
-void write_file(const std::filesystem::path& path, Bytes bytes) {
-  std::ofstream(path, std::ios::binary) << text_of(bytes);
-}
-
-/// The bytes written by `write(path)`.
-template <class Write>
-std::string written(Write&& write) {
-  const std::filesystem::path path = scratch_folder() / "written";
-  write(path);
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// Noise, which is incompressible, or a ramp.
 Tensor bytes_tensor(const Shape& shape, bool noise = false) {
@@ -466,36 +435,6 @@ const Registered kInflate({.name = "inflate",
                                               zlib_of(zeros).substr(2)};
                                },
                            .microseconds_per_byte = 40});
-
-// ---- JSON
-
-void run_profile(Bytes bytes) {
-  namespace planning = planning;
-  const planning::ModelProfile profile = planning::profile_from_json(text_of(bytes));
-  // Writing the result and reading it again must give the same.
-  const std::string text = planning::to_json(profile);
-  if (planning::to_json(planning::profile_from_json(text)) != text) std::abort();
-}
-
-Seeds seeds_of_profile() {
-  const auto profile = [](int parameters) {
-    planning::ModelProfile p{.model = "resnet18", .device = "GPU", .batch = 8, .forward = {0.1}};
-    for (int i = 0; i < parameters; ++i)
-      p.parameters.push_back(
-          {.name = fmt::format("parameter{}", i), .bytes = i, .backward = {0.2}});
-    return planning::to_json(p);
-  };
-  std::string junk = "{";
-  for (int i = 0; i < 100'000; ++i) junk += fmt::format("\"{}\":1,", i);
-  return {profile(1), profile(10'000), junk + "\"batch\":1}",
-          "{\"model\":" + std::string(500'000, '[') + std::string(500'000, ']') + "}"};
-}
-
-const Registered kProfile({.name = "profile",
-                           .run = run_profile,
-                           .seeds = seeds_of_profile,
-                           .microseconds_per_byte = 10,
-                           .memory_per_byte = 300});
 
 }  // namespace
 }  // namespace ferrite::fuzz
