@@ -180,7 +180,7 @@ Tensor cofactors_by_svd(T x) {
   if (recording(x))
     record(out, "linalg_det", {x}, [x = Saved(x)](T grad, Needs) {
       const auto [u, s, vh] = svd(x.get());
-      const Tensor sign = no_grad([&] { return det(u) * det(vh); });
+      const Tensor sign = no_grad([&u = u, &vh = vh] { return det(u) * det(vh); });
       const Tensor inner = matmul(mT(u), matmul(grad, mT(vh))), p = products_without_two(s);
       const Tensor diagonals = matmul(p, diagonal(inner, 0, -2, -1).unsqueeze(-1));
       const Tensor second = unit(p) * diagonals - p * mT(inner);
