@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ferrite/core/truncate.h"
 #include "ferrite/kernels/complex.h"
 #include "ferrite/kernels/cpu/convert.h"
 #include "ferrite/kernels/cpu/loops.h"
@@ -104,25 +105,25 @@ void convert(const View& out, const View& in) {
   const RunReader<E> reader(in.data, in.dtype);
   const auto size = static_cast<std::int64_t>(itemsize(out.dtype));
   const auto in_size = static_cast<std::int64_t>(itemsize(in.dtype));
-  // Through int64 as PyTorch does: a negative float is defined as uint8 only that way.
-  const bool through_int =
-      std::is_floating_point_v<E> && !is_floating(out.dtype) && out.dtype != kBool;
   for_each_run<2>({&out, &in}, [&](const auto& at, const auto& step, std::int64_t n) {
     char* to = out.as<char>() + at[0] * size;
     if (out.dtype == dtype_of<E> && step[0] == 1)
       return load_run(reinterpret_cast<E*>(to), in.as<char>() + at[1] * in_size, in.dtype, step[1],
                       n);
     E buffer[kCopyBlock];
-    std::int64_t whole[kCopyBlock];
     for (std::int64_t i = 0; i < n; i += kCopyBlock) {
       const std::int64_t m = std::min(kCopyBlock, n - i);
       const E* x = reader.read(at[1] + i * step[1], step[1], m, buffer);
-      if (through_int) {
-        for (std::int64_t j = 0; j < m; ++j) whole[j] = static_cast<std::int64_t>(x[j]);
-        store_run(to + i * step[0] * size, out.dtype, step[0], whole, m);
-      } else {
-        store_run(to + i * step[0] * size, out.dtype, step[0], x, m);
+      if constexpr (std::is_floating_point_v<E>) {
+        // Through int64 as PyTorch does: a negative float is defined as uint8 only that way.
+        if (!is_floating(out.dtype) && out.dtype != kBool) {
+          std::int64_t whole[kCopyBlock];
+          for (std::int64_t j = 0; j < m; ++j) whole[j] = truncate_to_int64(x[j]);
+          store_run(to + i * step[0] * size, out.dtype, step[0], whole, m);
+          continue;
+        }
       }
+      store_run(to + i * step[0] * size, out.dtype, step[0], x, m);
     }
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/core/truncate.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 
 namespace ferrite::kernels::cuda {
@@ -16,7 +17,7 @@ __device__ __forceinline__ Out convert_element(In in) {
   else if constexpr (is_half_type<Out>)
     return Out(static_cast<float>(x));
   else if constexpr (std::is_floating_point_v<Compute<In>> && std::is_integral_v<Out>)
-    return static_cast<Out>(static_cast<std::int64_t>(x));
+    return static_cast<Out>(truncate_to_int64(x));
   else
     return static_cast<Out>(x);
 }

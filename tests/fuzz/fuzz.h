@@ -2,6 +2,7 @@
 // ferrite::Error, in time and memory proportional to their number.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,15 +17,19 @@ struct Target {
   void (*run)(data::Bytes);
   /// Valid inputs, small and large, from which mutations start.
   std::vector<std::string> (*seeds)();
-  /// Limits per byte, in addition to the constant ones (`seconds`; main.cpp): processor time under
+  /// Limits per byte, in addition to the constant ones (`seconds`, `memory`): processor time under
   /// the sanitizers, and memory held at a time.
   double microseconds_per_byte = 2;
   double memory_per_byte = 64;
   /// Fixes checksums and lengths of a mutated input, so that mutations reach the code behind those
   /// checks; null if there are none.
   void (*repair)(std::string&) = nullptr;
-  double seconds = 0.5;  ///< of processor time, for any input
+  double seconds = 0.5;            ///< of processor time, for any input
+  std::size_t memory = 8'000'000;  ///< bytes, for any input
 };
+
+/// For ONNX: protobuf reserves up to 50 MB for a string, however short the file is.
+constexpr std::size_t kProtobufMemory = 58'000'000;
 
 /// All registered targets.
 std::vector<Target>& targets();

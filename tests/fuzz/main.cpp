@@ -28,8 +28,6 @@ std::vector<Target>& targets() {
 
 namespace {
 
-constexpr std::size_t kMemory = std::size_t{8} << 20;  // held, for any input
-
 const Target* chosen = nullptr;
 
 std::atomic<std::int64_t> held{0}, most_held{0};
@@ -70,7 +68,7 @@ Cost run(data::Bytes bytes) {
 void check_cost(data::Bytes bytes) {
   const auto size = static_cast<double>(bytes.size());
   const Cost allowed{chosen->seconds + 1e-6 * chosen->microseconds_per_byte * size,
-                     static_cast<double>(kMemory) + chosen->memory_per_byte * size};
+                     static_cast<double>(chosen->memory) + chosen->memory_per_byte * size};
   Cost cost = run(bytes);
   // Once more: the machine may have been busy.
   if (cost.seconds > allowed.seconds) cost.seconds = std::min(cost.seconds, run(bytes).seconds);

@@ -118,7 +118,8 @@ const Registered kNetwork({.name = "network",
                            .seeds = seeds_of_network,
                            .microseconds_per_byte = 100,
                            .memory_per_byte = 2000,
-                           .seconds = 5});
+                           .seconds = 5,
+                           .memory = kProtobufMemory});
 
 }  // namespace
 }  // namespace ferrite::fuzz

@@ -54,7 +54,8 @@ const Registered kOnnx({.name = "onnx",
                         .run = run_onnx,
                         .seeds = seeds_of_onnx,
                         .microseconds_per_byte = 10,
-                        .memory_per_byte = 1000});
+                        .memory_per_byte = 1000,
+                        .memory = kProtobufMemory});
 
 }  // namespace
 }  // namespace ferrite::fuzz

@@ -311,6 +311,19 @@ TEST_CASE("copies of long runs") {
   });
 }
 
+TEST_CASE("copies of numbers that no integer type has") {
+  kit::for_each_case("copy of large numbers", 30, [](KernelCase& c) {
+    c.same_dtypes();
+    const DType from = c.pick({kFloat32, kFloat64, kBFloat16});
+    const DType to = c.pick({kInt64, kInt32, kInt16, kInt8, kUInt8, kBool});
+    const Operand in = c.input({300}, from, {.low = -1e20, .high = 1e20});
+    const Operand out = c.output({300}, to);
+    c.run(
+        [&](const Stream& stream, const kit::Side& at) { kernels::copy(stream, at(out), at(in)); });
+    c.check(out);
+  });
+}
+
 TEST_CASE("copies between NCHW and NHWC, and of transposed matrices") {
   kit::for_each_case("transpose", 90, [](KernelCase& c) {
     const DType to = any_dtype(c), from = c.integer(0, 2) > 0 ? to : any_dtype(c);

@@ -45,6 +45,12 @@ TEST_CASE("to: every dtype to every other") {
   check_equal(tensor({1.9, -1.9, 300.0}).to(kInt32), tensor({1, -1, 300}, {.dtype = kInt32}));
   check_equal(tensor({-1.0}).to(kUInt8), tensor({255}, {.dtype = kUInt8}));
   check_equal(tensor({NAN, 0.0}).to(kBool), tensor({true, false}));
+  for (const DType from : {kFloat32, kFloat64, kBFloat16}) {
+    const Tensor beyond = tensor({NAN, INFINITY, -INFINITY, 0x1p63, 1e30, -1e30}, {.dtype = from});
+    check_equal(beyond.to(kInt64), full({6}, INT64_MIN, {.dtype = kInt64}));
+  }
+  check_equal(tensor({-0x1p63, 0x1.fffffep62}).to(kInt64),
+              tensor({INT64_MIN, INT64_MAX - 0x7fffffffff}));
   check_close(tensor({65519.0, 65520.0}).to(kFloat16), {65504, INFINITY}, 0);
 }
 
