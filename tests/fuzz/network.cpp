@@ -176,11 +176,12 @@ const Registered kLinkCard(
 void run_link_hello(Bytes bytes) {
   static parallel::links::LinkListener listener("127.0.0.1", true, 64);
   static const parallel::links::LinkMembers members = [] {
-    parallel::links::LinkAddress mine = listener.address(), other;
+    parallel::links::LinkAddress mine = listener.address(), other, last;
     mine.host = other.host = "boot/net:[1]";
     other.nonce = std::string(32, 'a');
+    last.nonce = std::string(32, 'b');  // until it comes, the listener is open
     return parallel::links::LinkMembers{
-        .secret = "a secret", .mesh = "default/links", .rank = 0, .addresses = {mine, other}};
+        .secret = "a secret", .mesh = "default/links", .rank = 0, .addresses = {mine, other, last}};
   }();
   static const std::string proof = members.keys(1, 0).opener_proof;
   listener.admit(members);  // again, because each rank is admitted once

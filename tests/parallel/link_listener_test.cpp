@@ -117,6 +117,12 @@ struct Door {
   links::LinkMembers members;
 };
 
+bool is_closed(const links::Fd& socket) {
+  char one = 0;
+  const ssize_t n = recv(socket.get(), &one, 1, MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
 }  // namespace
 
 TEST_CASE("strangers are not let in") {
@@ -181,18 +187,50 @@ TEST_CASE("a rank connects despite any number of strangers, which are dropped in
     const Clock::time_point start = Clock::now();
     CHECK(at.lets_in(at.hello(local ? 1 : 2), local, local ? 1 : 2));
     CHECK((Clock::now() - start) < 1s);
-    const auto turned_out = [&](const links::Fd& stranger) {
-      at.listener.take(1);
-      char one = 0;
-      const ssize_t n = recv(stranger.get(), &one, 1, MSG_DONTWAIT);
-      return n == 0 || (n < 0 && errno != EAGAIN);
-    };
+    while (links::wait_ready(at.listener.fd(), POLLIN, Clock::now())) at.listener.take(0);
     std::this_thread::sleep_for(5500ms);
-    at.listener.take(1);
+    // Any listener of the process drops them: a rank may have ceased to wait at this one.
+    links::LinkListener("127.0.0.1", true, 16).take(1);
     std::size_t gone = 0;
-    for (const links::Fd& stranger : strangers) gone += !stranger.valid() || turned_out(stranger);
+    for (const links::Fd& stranger : strangers) gone += !stranger.valid() || is_closed(stranger);
     CHECK(gone == strangers.size());
   }
+}
+
+TEST_CASE("strangers who keep connecting do not hold a rank that looks for another") {
+  Door at;
+  std::vector<pid_t> strangers;
+  for (int i = 0; i < 4; ++i) {
+    strangers.push_back(fork());
+    if (strangers.back() == 0)
+      for (;;) links::connect_to_unix(at.listener.address().unix_name);
+  }
+  auto longest = 0ms;
+  const Clock::time_point start = Clock::now();
+  while (Clock::now() - start < 3s) {
+    const Clock::time_point before = Clock::now();
+    CHECK_FALSE(at.listener.take(1));
+    longest =
+        std::max(longest, std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - before));
+  }
+  CHECK(longest < 1s);
+  CHECK(at.lets_in(at.hello(1), true, 1));
+  for (const pid_t stranger : strangers) {
+    kill(stranger, SIGKILL);
+    waitpid(stranger, nullptr, 0);
+  }
+}
+
+TEST_CASE("a listener is closed once all ranks are connected") {
+  Door at;
+  const links::Fd local = at.knock(true), remote = at.knock(false);
+  CHECK(at.lets_in(at.hello(1), true, 1));
+  CHECK_FALSE(is_closed(local));
+  CHECK(at.lets_in(at.hello(2), false, 2));
+  CHECK(is_closed(local));
+  CHECK(is_closed(remote));
+  CHECK_FALSE(at.knock(true).valid());
+  CHECK_FALSE(at.knock(false).valid());
 }
 
 TEST_CASE("no port is opened if all ranks share a host") {

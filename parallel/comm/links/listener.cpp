@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <system_error>
 
 #include "ferrite/core/error.h"
@@ -23,6 +24,9 @@ namespace {
 
 constexpr std::size_t kMaxPending = 1024;
 constexpr auto kPendingTime = std::chrono::seconds(5);
+/// Connections that a call accepts at each address. Others wait in the system's queue, so that
+/// strangers who keep connecting cannot hold the caller.
+constexpr int kAtOnce = 64;
 
 [[noreturn]] void fail_system(const char* what) {
   fail<DistributedError>("link", "{}: {}", what, std::generic_category().message(errno));
@@ -89,10 +93,44 @@ bool is_of_this_user(const Fd& socket) {
          size == sizeof other && other.uid == geteuid();
 }
 
+/// What the listeners of this process have in common: its descriptors.
+struct LinkListener::Process {
+  std::mutex mutex;  ///< protects the members of all listeners; no member blocks
+  std::vector<LinkListener*> listeners;
+  std::size_t pending = 0;
+  const std::size_t max_pending = limited_by_descriptors(kMaxPending, 8);
+
+  /// The listener with the oldest unauthenticated connection; null if there is none.
+  LinkListener* oldest() const {
+    LinkListener* found = nullptr;
+    for (LinkListener* listener : listeners)
+      if (!listener->pending_.empty() &&
+          (!found || listener->pending_.front().since < found->pending_.front().since))
+        found = listener;
+    return found;
+  }
+  /// A holder of the secret proves itself within moments, so the oldest goes. False if there is
+  /// none.
+  bool drop_oldest() {
+    LinkListener* const listener = oldest();
+    if (listener) listener->remove(listener->pending_.begin());
+    return listener != nullptr;
+  }
+  void drop_expired() {
+    const auto now = std::chrono::steady_clock::now();
+    for (LinkListener* listener : listeners)
+      while (!listener->pending_.empty() && now - listener->pending_.front().since > kPendingTime)
+        listener->remove(listener->pending_.begin());
+  }
+};
+
+LinkListener::Process& LinkListener::process() {
+  static auto* const all = new Process;  // listeners may live until the process ends
+  return *all;
+}
+
 LinkListener::LinkListener(const std::string& host, bool shared, int backlog)
-    : events_(epoll_create1(EPOLL_CLOEXEC)),
-      closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      max_pending_(limited_by_descriptors(kMaxPending, 8)) {  // there are several listeners
+    : events_(epoll_create1(EPOLL_CLOEXEC)), closing_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!events_.valid() || !closing_.valid()) fail_system("the system has no more descriptors");
   add(closing_.get());
   address_.nonce = hexadecimal(random_bytes(16));
@@ -103,14 +141,21 @@ LinkListener::LinkListener(const std::string& host, bool shared, int backlog)
   }
   address_.tcp = {host, local_address(tcp_).port};
   add(tcp_.get());
-  if (!shared) return;
-  address_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
-  unix_ = listen_at_unix(address_.unix_name, backlog);
-  if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
-  add(unix_.get());
+  if (shared) {
+    address_.unix_name = "ferrite-link-" + hexadecimal(random_bytes(16));
+    unix_ = listen_at_unix(address_.unix_name, backlog);
+    if (!unix_.valid()) fail_system("cannot listen at a Unix socket");
+    add(unix_.get());
+  }
+  const std::lock_guard lock(process().mutex);
+  process().listeners.push_back(this);
 }
 
-LinkListener::~LinkListener() = default;
+LinkListener::~LinkListener() {
+  const std::lock_guard lock(process().mutex);
+  stop_listening();
+  std::erase(process().listeners, this);
+}
 
 void LinkListener::add(int fd) {
   epoll_event event{};
@@ -121,10 +166,11 @@ void LinkListener::add(int fd) {
 }
 
 void LinkListener::admit(LinkMembers members) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(process().mutex);
   members_ = std::move(members);
   const std::vector<LinkAddress>& addresses = members_.addresses;
   admitted_.assign(addresses.size(), false);
+  missing_ = addresses.size() - 1;
   const LinkAddress& mine = addresses[static_cast<std::size_t>(members_.rank)];
   if (std::all_of(addresses.begin(), addresses.end(),
                   [&](const LinkAddress& address) { return address.is_beside(mine); }))
@@ -132,20 +178,24 @@ void LinkListener::admit(LinkMembers members) {
 }
 
 void LinkListener::close() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(process().mutex);
   if (std::exchange(closed_, true)) return;
-  // Closing also removes them from the poll set.
-  tcp_.reset();
-  unix_.reset();
-  pending_of_.clear();
-  pending_.clear();
+  stop_listening();
   arrivals_.clear();
   eventfd_write(closing_.get(), 1);
 }
 
+/// Closing also removes descriptors from the poll set.
+void LinkListener::stop_listening() {
+  tcp_.reset();
+  unix_.reset();
+  while (!pending_.empty()) remove(pending_.begin());
+}
+
 std::optional<LinkListener::Arrival> LinkListener::take(int rank) {
-  const std::lock_guard lock(mutex_);
-  process_events();
+  const std::lock_guard lock(process().mutex);
+  if (!closed_) process_events();
+  process().drop_expired();
   const auto found = arrivals_.find(rank);
   if (found == arrivals_.end()) return std::nullopt;
   Arrival arrival = std::move(found->second);
@@ -154,40 +204,32 @@ std::optional<LinkListener::Arrival> LinkListener::take(int rank) {
 }
 
 void LinkListener::process_events() {
-  std::array<epoll_event, 32> events;
-  for (bool more = !closed_; more;) {
-    const int n = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
-    more = n == static_cast<int>(events.size());
-    for (int i = 0; i < n; ++i) {
-      const int fd = events[static_cast<std::size_t>(i)].data.fd;
-      if (fd == tcp_.get()) {
-        more |= accept_pending(tcp_, false);
-      } else if (fd == unix_.get()) {
-        more |= accept_pending(unix_, true);
-      } else if (const auto pending = pending_of_.find(fd); pending != pending_of_.end()) {
-        read_hello(pending->second);
-      }
+  std::array<epoll_event, kAtOnce> events;
+  const int n = epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < n; ++i) {
+    const int fd = events[static_cast<std::size_t>(i)].data.fd;
+    if (fd == tcp_.get()) {
+      accept_pending(tcp_, false);
+    } else if (fd == unix_.get()) {
+      accept_pending(unix_, true);
+    } else if (const auto pending = pending_of_.find(fd); pending != pending_of_.end()) {
+      read_hello(pending->second);
     }
   }
-  const auto now = std::chrono::steady_clock::now();
-  while (!pending_.empty() && now - pending_.front().since > kPendingTime) drop(pending_.begin());
 }
 
-/// Accepts a limited number of connections, so that accepted ones are served before they become too
-/// many. Returns whether there may be more.
-bool LinkListener::accept_pending(const Fd& listener, bool local) {
-  constexpr int kAtOnce = 64;
-  for (int i = 0; i < kAtOnce; ++i) {
+void LinkListener::accept_pending(const Fd& listener, bool local) {
+  // The last rank may be admitted meanwhile, which closes the listener.
+  for (int i = 0; i < kAtOnce && listener.valid(); ++i) {
     Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      const bool all = errno == EAGAIN || errno == EWOULDBLOCK || pending_.empty();
-      if (all) return false;
-      drop(pending_.begin());  // which frees a descriptor
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (!process().drop_oldest()) return;  // which would have freed a descriptor
       continue;
     }
     if (local && !is_of_this_user(socket)) continue;
-    if (pending_.size() >= max_pending_) drop(pending_.begin());
+    if (process().pending >= process().max_pending) process().drop_oldest();
     const int fd = socket.get();
     add(fd);
     PendingConnection& pending = pending_.emplace_back();
@@ -195,14 +237,17 @@ bool LinkListener::accept_pending(const Fd& listener, bool local) {
     pending.local = local;
     pending.since = std::chrono::steady_clock::now();
     pending_of_[fd] = std::prev(pending_.end());
+    ++process().pending;
     read_hello(pending_of_[fd]);
   }
-  return true;
 }
 
-void LinkListener::drop(PendingConnections::iterator pending) {
-  pending_of_.erase(pending->socket.get());
+LinkListener::PendingConnection LinkListener::remove(PendingConnections::iterator pending) {
+  PendingConnection removed = std::move(*pending);
+  pending_of_.erase(removed.socket.get());
   pending_.erase(pending);
+  --process().pending;
+  return removed;
 }
 
 void LinkListener::read_hello(PendingConnections::iterator at) {
@@ -217,9 +262,7 @@ void LinkListener::read_hello(PendingConnections::iterator at) {
     pending.bytes += static_cast<std::size_t>(n);
     if (pending.bytes < sizeof pending.hello) return;
   }
-  PendingConnection ended = std::move(pending);
-  pending_of_.erase(fd);
-  pending_.erase(at);
+  PendingConnection ended = remove(at);
   if (n > 0) admit(ended);
 }
 
@@ -242,6 +285,7 @@ void LinkListener::admit(PendingConnection& pending) {
     return;
   admitted_[from] = true;
   arrivals_[static_cast<int>(from)] = {std::move(pending.socket), std::move(pending.memory)};
+  if (--missing_ == 0) stop_listening();
 }
 
 }  // namespace ferrite::parallel::links

@@ -5,7 +5,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -16,8 +15,10 @@
 
 namespace ferrite::parallel::links {
 
-/// Thread-safe; no member blocks. Unauthenticated connections are closed: after some seconds,
-/// oldest first if there are too many, and at once if the system reports a process of another user.
+/// Thread-safe; no member blocks. Unauthenticated connections are closed: after some seconds, by
+/// the next take() of any listener; oldest first if this process has too many; at once if the
+/// system reports a process of another user; and all of them once every rank has been admitted,
+/// after which the listener accepts no more.
 class LinkListener {
  public:
   struct Arrival {
@@ -38,7 +39,9 @@ class LinkListener {
   /// closed.
   void admit(LinkMembers members);
 
-  /// The connection opened by `rank`, if any: its first, and never another.
+  /// The connection opened by `rank`, if any: its first, and never another. Accepts and reads a
+  /// bounded number of connections: where strangers keep connecting, it has to be called again
+  /// while fd() is readable.
   std::optional<Arrival> take(int rank);
   /// Readable after an arrival, or after close().
   int fd() const { return events_.get(); }
@@ -55,23 +58,26 @@ class LinkListener {
     std::chrono::steady_clock::time_point since;
   };
   using PendingConnections = std::list<PendingConnection>;
+  struct Process;
 
   void process_events();
-  bool accept_pending(const Fd& listener, bool local);
+  void accept_pending(const Fd& listener, bool local);
   void read_hello(PendingConnections::iterator pending);
   void admit(PendingConnection& pending);
-  void drop(PendingConnections::iterator pending);
+  PendingConnection remove(PendingConnections::iterator pending);
+  void stop_listening();
   void add(int fd);
 
-  std::mutex mutex_;
+  static Process& process();
+
   LinkAddress address_;
   LinkMembers members_;
   Fd events_, closing_, tcp_, unix_;
   bool closed_ = false;
-  const std::size_t max_pending_;
   PendingConnections pending_;                                        // oldest first
   std::unordered_map<int, PendingConnections::iterator> pending_of_;  // by descriptor
   std::vector<bool> admitted_;                                        // by rank
+  std::size_t missing_ = 0;          // ranks that have not been admitted
   std::map<int, Arrival> arrivals_;  // by rank: admitted and not taken yet
 };
 
