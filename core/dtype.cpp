@@ -45,7 +45,10 @@ int rank(DType dtype) {
 
 }  // namespace
 
-std::string_view name(DType dtype) { return kNames[static_cast<std::size_t>(dtype)]; }
+std::string_view name(DType dtype) {
+  const auto i = static_cast<std::size_t>(dtype);
+  return i < kNames.size() ? kNames[i] : "an unknown type";  // as of another process
+}
 
 DType parse_dtype(std::string_view text) {
   for (std::size_t i = 0; i < kNames.size(); ++i)

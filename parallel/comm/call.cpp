@@ -38,15 +38,18 @@ Signature signature(const Call& call, std::uint64_t sequence) {
   if (!t.defined()) return s;
   s.dtype = t.dtype();
   s.dims = static_cast<std::uint8_t>(t.dim());
-  s.channels_last = !t.is_contiguous();
+  s.channels_last = t.is_contiguous() ? 0 : 1;
   for (int d = 0; d < t.dim(); ++d) s.sizes[d] = t.shape()[d];
   return s;
 }
 
 namespace {
 
+std::string_view reduction(ReduceOp op) {
+  return op <= ReduceOp::max ? name(op) : "an unknown reduction";
+}
+
 std::string what(const Signature& s, std::span<const int> names) {
-  // A signature received from another rank may contain anything.
   const bool named = s.peer >= 0 && static_cast<std::size_t>(s.peer) < names.size();
   const int peer = named ? names[static_cast<std::size_t>(s.peer)] : s.peer;
   switch (s.kind) {
@@ -57,11 +60,11 @@ std::string what(const Signature& s, std::span<const int> names) {
     case Collective::send:
       return fmt::format("{} to rank {}", name(s.kind), peer);
     case Collective::reduce:
-      return fmt::format("{}({}) to rank {}", name(s.kind), name(s.op), peer);
+      return fmt::format("{}({}) to rank {}", name(s.kind), reduction(s.op), peer);
     case Collective::all_reduce:
     case Collective::reduce_scatter:
     case Collective::ring_all_reduce:
-      return fmt::format("{}({})", name(s.kind), name(s.op));
+      return fmt::format("{}({})", name(s.kind), reduction(s.op));
     case Collective::all_gather:
     case Collective::barrier:
       break;

@@ -41,7 +41,7 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   DType dtype = kFloat32;
   std::uint8_t dims = 0;
-  bool channels_last = false;
+  std::uint8_t channels_last = 0;  ///< 1 if `in` is in this order; a received bool could be neither
   std::int32_t peer = 0;
   std::uint64_t sequence = 0;  ///< number of the call in its group
   /// Sizes of `in` if the call has one, else of `out`; zeros after the first `dims`.
@@ -51,7 +51,7 @@ struct Signature {
 Signature signature(const Call& call, std::uint64_t sequence);
 
 /// "all_reduce(sum) of float32[2, 3]", "broadcast from rank 1 of uint8[7]". `names`: the ranks'
-/// names; their numbers in the group if empty.
+/// names; their numbers in the group if empty. A signature from another rank may be anything.
 std::string describe(const Signature& signature, std::span<const int> names = {});
 std::string describe(const Call& call, std::span<const int> names = {});
 
