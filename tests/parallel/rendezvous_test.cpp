@@ -2,6 +2,7 @@
 #include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -217,6 +218,43 @@ TEST_CASE("files and servers of earlier jobs are not mistaken for this one's") {
       check_together(outcomes);
       leave(outcomes);
     }
+  }
+  SUBCASE("what another user could have put there") {
+    const std::string& path = folder.file();
+    const bootstrap::RendezvousNote note{
+        {"localhost", free_port()}, "x", "start 0", links::host_name()};
+    const auto refused = [&](const char* text) {
+      std::string why;
+      CHECK_FALSE(bootstrap::read_rendezvous_note(path, &why));
+      CHECK(contains(why, text));
+      std::filesystem::remove(path);
+    };
+    {
+      const bootstrap::RendezvousFile sound(path, note);
+      CHECK(bootstrap::read_rendezvous_note(path)->token == "x");
+      std::filesystem::rename(path, path + ".sound");
+    }
+    std::filesystem::create_symlink(path + ".sound", path);
+    refused("");
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);  // whose reader would wait for a writer
+    refused("expected a regular file");
+    std::filesystem::copy(path + ".sound", path);
+    std::filesystem::permissions(path, std::filesystem::perms(0666));
+    const auto options = ranks(2, "file://" + path, 300ms);
+    CHECK(contains(error_of([&] { rendezvous(options[1]); }), "that no other can write"));
+    refused("that no other can write");
+    if (geteuid() == 0) {
+      std::filesystem::copy(path + ".sound", path);
+      REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
+      refused("is of user 65534");
+    }
+    std::filesystem::copy(path + ".sound", path);
+    std::filesystem::resize_file(path, std::uintmax_t{1} << 33);  // most of it is a hole
+    CHECK(bootstrap::read_rendezvous_note(path)->token == "x");
+    std::ofstream(path) << "";
+    std::filesystem::resize_file(path, std::uintmax_t{1} << 33);
+    refused("");
+    std::filesystem::remove(path + ".sound");
   }
   SUBCASE("a job that is complete and has not ended") {
     auto earlier = meet(ranks(2, "file://" + folder.file()));

@@ -225,10 +225,12 @@ Where by_file(const std::string& path, const bootstrap::Place& place, links::Dea
     return always({{false, own_host(at), {port}, {}}, token});
   }
   return [path](std::string& why) -> std::optional<Target> {
-    const auto note = bootstrap::read_rendezvous_note(path);
+    std::string unsafe;
+    const auto note = bootstrap::read_rendezvous_note(path, &unsafe);
     if (!note || note->start != this_start()) {
-      why = fmt::format("rank 0 has not written {}{}", path,
-                        note ? " (what is there is an earlier start's)" : "");
+      why = !unsafe.empty() ? unsafe
+                            : fmt::format("rank 0 has not written {}{}", path,
+                                          note ? " (what is there is an earlier start's)" : "");
       return std::nullopt;
     }
     FERRITE_CHECK(note->host == links::host_name() || !links::is_loopback(note->address.host),

@@ -2,13 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 
 #include "ferrite/core/error.h"
@@ -30,13 +30,45 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
+/// At most the size of a note.
+std::string read_some(int fd) {
+  std::string text(8192, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t n = read(fd, text.data() + size, text.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    size += static_cast<std::size_t>(n);
+  }
+  text.resize(size);
+  return text;
+}
+
 }  // namespace
 
-std::optional<RendezvousNote> read_rendezvous_note(const std::string& path) {
-  std::ifstream file(path);
+std::optional<RendezvousNote> read_rendezvous_note(const std::string& path, std::string* why) {
+  // Anyone may write to a folder like /tmp: a link, a pipe that no one writes to, a file without an
+  // end, or a note that leads to another user's store.
+  const links::Fd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!file.valid() || fstat(file.get(), &info) != 0) return std::nullopt;
+  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
+      (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    if (why)
+      *why = fmt::format(
+          "{} is of user {} with mode {:o}: expected a regular file of this user, {}, that no "
+          "other can write; choose a path in a folder of your own",
+          path, info.st_uid, info.st_mode, geteuid());
+    return std::nullopt;
+  }
+  const std::string text = read_some(file.get());
+  std::string_view rest = text;
   std::array<std::string, 7> lines;
   for (std::string& line : lines) {
-    if (!std::getline(file, line) || line.size() > 4096) return std::nullopt;
+    const std::size_t end = rest.find('\n');
+    if (end == rest.npos) return std::nullopt;
+    line = rest.substr(0, end);
+    rest.remove_prefix(end + 1);
   }
   if (lines[0] != kFirstLine || lines[6] != kLastLine) return std::nullopt;
   RendezvousNote note;

@@ -15,8 +15,10 @@ struct RendezvousNote {
   std::string host;   ///< host of rank 0
 };
 
-/// Nothing if there is no such file or it is incomplete; never an error.
-std::optional<RendezvousNote> read_rendezvous_note(const std::string& path);
+/// Nothing if there is no such file, it is incomplete, or another user can have written it, which
+/// `why` then says; never an error.
+std::optional<RendezvousNote> read_rendezvous_note(const std::string& path,
+                                                   std::string* why = nullptr);
 
 /// Owns the file. It appears atomically, replacing an existing one.
 class RendezvousFile {
