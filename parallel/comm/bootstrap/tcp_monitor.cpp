@@ -112,6 +112,9 @@ void TcpMonitor::report_failure(const std::string& group, std::string_view reaso
 
 void TcpMonitor::watch(const std::string& group, Watcher f) {
   const std::lock_guard lock(mutex_);
+  // If there are no more threads, that is an error here; the heartbeat's thread has no caller.
+  if (!caller_.joinable() && !stop_calls_)
+    caller_ = comm::start_background_thread("ferrite-watch", [this] { run_calls(); });
   watchers_[group] = std::move(f);
   operations_[group].changed = true;  // tells others that this rank is in the group
   if (!lost_.empty()) call_watchers(&group, lost_);
@@ -349,9 +352,6 @@ void TcpMonitor::call_watchers(const std::string* group, const std::string& reas
     watcher = watchers_.erase(watcher);
   }
   if (calls_.empty() || stop_calls_) return;
-  if (!caller_.joinable()) {
-    caller_ = comm::start_background_thread("ferrite-watch", [this] { run_calls(); });
-  }
   changed_.notify_all();
 }
 

@@ -113,7 +113,7 @@ class TcpMonitor final : public Monitor {
   std::deque<Call> calls_;
   std::string in_call_of_;  ///< the group whose watcher is running
   bool stop_calls_ = false;
-  std::thread caller_;  // started on the first call
+  std::thread caller_;  // started by the first watch()
   std::thread thread_;
 };
 

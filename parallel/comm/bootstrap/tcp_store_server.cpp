@@ -174,8 +174,12 @@ void TcpStoreServer::Impl::serve() {
       if (id == kListener) accept_some();
       const auto found = clients_.find(id);
       if (found == clients_.end() || found->second.to_drop) continue;
-      if (events[i].events & EPOLLOUT) flush(id, found->second);
-      if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, found->second);
+      try {
+        if (events[i].events & EPOLLOUT) flush(id, found->second);
+        if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) read_from(id, found->second);
+      } catch (const std::exception&) {
+        mark_to_drop(id, found->second);  // for which there is no memory, or no random number
+      }
     }
     next = std::min(keys_.expire(now_), monitor_.tick(now_));
     if (now_ - last_sweep >= kSweep) {
@@ -235,6 +239,7 @@ bool TcpStoreServer::Impl::drop_oldest_stranger() {
 
 void TcpStoreServer::Impl::admit(Client& client) {
   client.stranger = false;
+  client.stalled_since = now_;
   strangers_.erase(client.place);
 }
 
@@ -247,7 +252,7 @@ void TcpStoreServer::Impl::read_from(ClientId id, Client& client) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return mark_to_drop(id, client);
     if (client.dropping) continue;
-    if (client.in.empty() || !client.stranger) client.stalled_since = now_;
+    if (!client.stranger) client.stalled_since = now_;  // a stranger has its time in all
     const std::string_view arrived(buffer, static_cast<std::size_t>(got));
     const bool whole = !client.channel || client.channel->open(arrived, client.in);
     if (!client.channel) client.in.append(arrived);
