@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ferrite/parallel/comm/links/secret.h"
+
 namespace ferrite::parallel {
 
 GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ranks, int rank,
@@ -15,10 +17,12 @@ GroupContext context_of_some(const GroupContext& all, const std::vector<int>& ra
   for (const int r : ranks) context.job_ranks.push_back(all.job_rank(r));
   context.timeout = timeout;
   // Named after its members: if other ranks create another group with the same call, the two do not
-  // mix.
-  if (all.store)
+  // mix. Their list may be longer than a key.
+  if (all.store) {
+    const std::string members = fmt::format("{}", fmt::join(context.job_ranks, ","));
     context.store = std::make_shared<PrefixStore>(
-        fmt::format("{}/{}/", name, fmt::join(context.job_ranks, ",")), all.store);
+        fmt::format("{}/{}/", name, links::hexadecimal(links::derive("", {members}))), all.store);
+  }
   return context;
 }
 

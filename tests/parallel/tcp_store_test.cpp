@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "ferrite/core/error.h"
+#include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 #include "ferrite/parallel/comm/bootstrap/store_table.h"
 #include "ferrite/parallel/comm/bootstrap/tcp_store_server.h"
@@ -115,6 +117,25 @@ TEST_CASE("a store accepts values up to its limits, and names larger ones") {
   store.set(longest, "v");
   CHECK(store.get(longest, 0ms) == "v");
   CHECK_THROWS_AS(bootstrap::TcpStoreServer(with_token(std::string(257, 't'))), ValueError);
+}
+
+TEST_CASE("groups of many thousand ranks, and groups within them, have keys that fit") {
+  bootstrap::TcpStoreServer server(with_token("secret"));
+  GroupContext all{.name = "default", .size = 20'000};
+  all.store = std::make_shared<bootstrap::TcpStore>(server.address(), "secret", 5s);
+  std::vector<int> ranks(10'000);
+  std::iota(ranks.begin(), ranks.end(), 10'000);
+  const GroupContext half = context_of_some(all, ranks, 0, "default/1", 5s);
+  CHECK(half.job_rank(3) == 10'003);
+  ranks.resize(5000);
+  for (int& rank : ranks) rank -= 10'000;
+  const GroupContext quarter = context_of_some(half, ranks, 0, "default/1/1", 5s);
+  ++ranks.back();
+  const GroupContext other = context_of_some(half, ranks, 0, "default/1/1", 5s);
+  quarter.store->set("key", "value");
+  CHECK(quarter.store->check({"key"}));
+  CHECK_FALSE(other.store->check({"key"}));
+  CHECK_FALSE(half.store->check({"key"}));
 }
 
 TEST_CASE("waiting for a key returns its value, or an error if it does not arrive") {
