@@ -23,6 +23,8 @@ namespace {
 constexpr std::size_t kBuffer = std::size_t{256} << 10;
 // Smaller messages go through the buffer, many per system call.
 constexpr std::size_t kDirect = std::size_t{4} << 10;
+// Parts written at once: those of a frame.
+constexpr std::size_t kMaxParts = 3;
 // Amount sent before the other end has authenticated: the capacity of any link.
 constexpr std::size_t kBeforeProof = std::size_t{256} << 10;
 
@@ -58,6 +60,15 @@ std::size_t TcpLink::write(const iovec* parts, std::size_t count) {
   if (!may_send()) {
     if (over_) fail_lost();
     return 0;
+  }
+  std::array<iovec, kMaxParts> clipped{};
+  if (!is_proved()) {
+    std::size_t room = kBeforeProof - sent_before_proof_;
+    for (std::size_t i = 0; i < count; ++i) {
+      clipped[i] = {parts[i].iov_base, std::min(parts[i].iov_len, room)};
+      room -= clipped[i].iov_len;
+    }
+    parts = clipped.data();
   }
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts);
@@ -192,7 +203,7 @@ void SealedTcpLink::begin_frame(std::span<const std::byte> payload) {
   const auto header = FrameMac::header(payload.size());
   const FrameMac::Tag tag = mac_.next(payload);
   const std::array<std::span<const std::byte>, 3> pieces{header, payload, tag};
-  std::array<iovec, 3> parts;
+  std::array<iovec, kMaxParts> parts;
   for (std::size_t i = 0; i < pieces.size(); ++i)
     parts[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};
   std::size_t sent = write(parts.data(), parts.size());

@@ -38,7 +38,7 @@ class TcpLink : public Link {
   std::size_t buffered() const { return end_ - begin_; }
   /// Like recvmsg(2) and sendmsg(2), without blocking: the number of bytes, possibly 0.
   std::size_t read(std::byte* to, std::size_t size);
-  std::size_t write(const iovec* parts, std::size_t count);
+  std::size_t write(const iovec* parts, std::size_t count);  ///< three parts at most
   [[noreturn]] void fail_lost() const;
   const std::string& peer() const { return peer_; }
 
