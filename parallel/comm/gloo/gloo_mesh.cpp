@@ -58,6 +58,8 @@ class LinkPair final : public ::gloo::transport::Pair {
 // Messages up to this size are sent in one piece with the header, which saves a wake-up, or a
 // packet.
 constexpr std::size_t kSmallMessage = std::size_t{4} << 10;
+/// Room for a message that is kept, at first.
+constexpr std::size_t kFirstRoom = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -248,10 +250,11 @@ class GlooMesh::Transport final : public ::gloo::transport::Context,
       begin(peer, from);
       moved = true;
     }
+    if (!peer.target.buffer && peer.done == peer.target.into.size()) grow(peer);
     const std::span<std::byte> rest = peer.target.into.subspan(peer.done);
     const std::size_t got = rest.empty() ? 0 : link.try_recv(rest);
     peer.done += got;
-    if (peer.done < peer.target.into.size()) return moved || got > 0;
+    if (peer.done < peer.header.bytes) return moved || got > 0;
     peer.receiving = false;
     if (peer.target.buffer)
       peer.target.buffer->received.push_back(from);
@@ -273,9 +276,17 @@ class GlooMesh::Transport final : public ::gloo::transport::Context,
       peer.target = std::move(*target);
       recvs_.erase(target);
     } else {
-      peer.kept = {peer.header.slot, std::vector<std::byte>(peer.header.bytes)};
-      peer.target = {nullptr, {}, peer.header.slot, peer.kept.bytes};
+      peer.kept = {peer.header.slot, {}};
+      peer.target = {nullptr, {}, peer.header.slot, {}};
     }
+  }
+
+  /// Makes room for more of a message that is kept: in proportion to what has arrived, whatever
+  /// size the other rank has announced.
+  static void grow(Peer& peer) {
+    std::vector<std::byte>& bytes = peer.kept.bytes;
+    bytes.resize(std::min<std::size_t>(peer.header.bytes, std::max(2 * bytes.size(), kFirstRoom)));
+    peer.target.into = bytes;
   }
 
   void wait() {
