@@ -61,6 +61,9 @@ class AtomicFile {
   void sync();
   /// The file is complete and takes the place of the old one.
   void commit();
+  /// Whether it has. If the folder could not be synced, commit() has failed nevertheless: a power
+  /// failure may bring the old file back.
+  bool is_in_place() const { return descriptor_ < 0; }
 
  private:
   std::filesystem::path path_, temporary_;

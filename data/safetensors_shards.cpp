@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
 
@@ -125,8 +126,12 @@ SafetensorsShards::SafetensorsShards(const fs::path& path, SafetensorsOptions op
     const MappedFile file(path_, kLoadShards);
     map = parse_shard_index(file.bytes(), path_.native());
   }
+  // "m" and "./m" are one file, which is read once.
   std::map<std::string, std::size_t> positions;
-  for (const auto& [tensor, file] : map) positions.emplace(file, 0);
+  for (auto& [tensor, file] : map) {
+    file = fs::path(file).lexically_normal().string();
+    positions.emplace(file, 0);
+  }
   std::vector<std::string> names;
   for (auto& [file, position] : positions) {
     position = names.size();
@@ -213,10 +218,11 @@ std::vector<std::vector<std::size_t>> divide(const StateDict& tensors, std::uint
   return shards;
 }
 
+/// The generation is at the end: "model.2-00001-of-00004" is a shard of "model.2", too.
 std::string shard_name(const fs::path& path, int generation, std::size_t number,
                        std::size_t count) {
-  return fmt::format("{}{}-{:05}-of-{:05}{}", path.stem().string(),
-                     generation == 1 ? "" : fmt::format(".{}", generation), number, count,
+  return fmt::format("{}-{:05}-of-{:05}{}{}", path.stem().string(), number, count,
+                     generation == 1 ? "" : fmt::format(".{}", generation),
                      path.extension().string());
 }
 
@@ -233,9 +239,9 @@ bool is_shard_of(const fs::path& path, std::string_view name) {
     return end;
   };
   if (!drop(path.stem().string())) return false;
-  if (drop(".") && drop_digits() == 0) return false;
-  return drop("-") && drop_digits() == 5 && drop("-of-") && drop_digits() == 5 &&
-         name == path.extension().string();
+  if (!drop("-") || drop_digits() != 5 || !drop("-of-") || drop_digits() != 5) return false;
+  return name == path.extension().string() ||
+         (drop(".") && drop_digits() > 0 && name == path.extension().string());
 }
 
 /// Names under which there is no file.
@@ -311,16 +317,17 @@ void write_safetensors_shards(const StateDict& tensors, const std::vector<std::s
       devices_of[s].push_back(devices[i]);
       weight_map.emplace(name, names[s]);
     }
-  const std::string index = index_text(tensors, weight_map);
+  std::optional<AtomicFile> index;
   try {
     for (std::size_t s = 0; s < shards.size(); ++s)
       write_safetensors(parts[s], devices_of[s], path.parent_path() / names[s], metadata, options);
-    AtomicFile file(index_of(path), kSaveShards);
-    file.write(index);
-    file.commit();
+    index.emplace(index_of(path), kSaveShards);
+    index->write(index_text(tensors, weight_map));
+    index->commit();
   } catch (...) {
     std::error_code ignored;
-    for (const std::string& name : names) fs::remove(path.parent_path() / name, ignored);
+    if (!index || !index->is_in_place())
+      for (const std::string& name : names) fs::remove(path.parent_path() / name, ignored);
     throw;
   }
   remove_stale(path);  // only now do readers of the folder find the index

@@ -278,7 +278,7 @@ void write_onnx(pb::ModelProto model, const std::filesystem::path& path,
   try {
     file.commit();
   } catch (...) {
-    if (beside && !replaces) std::filesystem::remove(data, ignored);
+    if (beside && !replaces && !file.is_in_place()) std::filesystem::remove(data, ignored);
     throw;
   }
 }

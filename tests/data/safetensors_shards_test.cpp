@@ -145,6 +145,21 @@ TEST_CASE("safetensors shards: a second save replaces the first, and removes no 
   CHECK(std::filesystem::exists(dir / "model2-00001-of-00002.safetensors"));
 }
 
+TEST_CASE("safetensors shards: a model whose name has a number keeps its files") {
+  const TempDir dir;
+  for (const float first : {1, 2, 3})
+    for (const char* name : {"model.2.safetensors", "model.safetensors", "model.3.safetensors"}) {
+      save(sample(first), dir / name, {}, k32);
+      check_sample(load(dir / name), first);
+    }
+  for (const char* name : {"model.2.safetensors", "model.safetensors", "model.3.safetensors"})
+    check_sample(load(dir / name), 3);
+  // Also when it becomes one file.
+  save(sample(4), dir / "model.safetensors");
+  check_sample(load(dir / "model.2.safetensors"), 3);
+  check_sample(load(dir / "model.safetensors"), 4);
+}
+
 TEST_CASE("safetensors shards: a failed save leaves the old files, and nothing of its own") {
   const TempDir dir;
   const auto path = dir / "model.safetensors";
@@ -230,6 +245,7 @@ TEST_CASE("safetensors shards: errors name the file and the tensor") {
   for (const char* bad : {"../x.safetensors", "/etc/passwd", "a/../../x", "", "..", "x/"})
     CHECK(contains(with(first, bad), fmt::format("is said to be in '{}'", bad)));
   CHECK(contains(with(first, "model\\u0000.safetensors"), "is said to be in"));
+  CHECK(with(first, "././" + first) == "no exception");  // the same file, for some of its tensors
   CHECK(
       contains(with(first, "none.safetensors"), "lists 'none.safetensors', which does not exist"));
   CHECK(contains(with(first, std::string(300, 'x')), "which does not exist"));
