@@ -16,6 +16,8 @@ namespace {
 
 constexpr const char* kMapOp = "load_state_dict";
 constexpr std::size_t kLongestName = 1000;  // std::regex recurses for each character
+// Each chain of wrappers is tried on all names, which a file may have made up.
+constexpr std::size_t kLongestChain = 8, kMostChains = 64;
 
 using MappedNames = std::vector<std::optional<std::string>>;
 
@@ -35,16 +37,22 @@ void check_length(const std::string& name) {
 }
 
 /// Removes the parts of a path that are wrappers inside a model.
-std::string without_inner_wrappers(std::string name) {
+std::string without_inner_wrappers(std::string_view name) {
   constexpr std::array<std::string_view, 3> kInner = {"_orig_mod.", "_checkpoint_wrapped_module.",
                                                       "_fsdp_wrapped_module."};
-  for (const std::string_view part : kInner)
-    for (std::size_t at = name.find(part); at != std::string::npos; at = name.find(part, at))
-      if (at > 0 && name[at - 1] == '.')
-        name.erase(at, part.size());
-      else
-        at += part.size();
-  return name;
+  std::string out;
+  for (std::size_t at = 0; at < name.size();) {
+    const auto part = at == 0 || name[at - 1] != '.'
+                          ? kInner.end()
+                          : std::ranges::find_if(kInner, [&](std::string_view inner) {
+                              return name.substr(at).starts_with(inner);
+                            });
+    if (part != kInner.end())
+      at += part->size();
+    else
+      out += name[at++];
+  }
+  return out;
 }
 
 /// A chain of wrappers in front of a name, by the words' positions in their list.
@@ -55,7 +63,9 @@ std::map<Wrapping, std::size_t> wrappings_of(const std::string& name,
                                              const std::vector<std::string>& words) {
   std::map<Wrapping, std::size_t> all = {{{}, 0}};
   Wrapping chain;
-  for (std::size_t at = 0, dot; (dot = name.find('.', at)) != std::string::npos; at = dot + 1) {
+  for (std::size_t at = 0, dot; chain.size() < kLongestChain; at = dot + 1) {
+    dot = name.find('.', at);
+    if (dot == std::string::npos) break;
     const auto word = std::ranges::find(words, std::string_view(name).substr(at, dot - at));
     if (word == words.end()) break;
     chain.push_back(static_cast<std::size_t>(word - words.begin()));
@@ -75,7 +85,7 @@ MappedNames stripped(const MappedNames& names, const std::string& prefix) {
   for (auto& name : out) {
     if (!name) continue;
     if (name->starts_with(prefix))
-      name = without_inner_wrappers(name->substr(prefix.size()));
+      name = without_inner_wrappers(std::string_view(*name).substr(prefix.size()));
     else
       name.reset();
   }
@@ -148,7 +158,8 @@ NameMap& NameMap::unwrap(std::vector<std::string> words) {
         std::set<Wrapping> wrappings = {{}};  // none, then in the order of preference
         for (const auto& name : names)
           if (name)
-            for (const auto& entry : wrappings_of(*name, words)) wrappings.insert(entry.first);
+            for (const auto& entry : wrappings_of(*name, words))
+              if (wrappings.size() < kMostChains) wrappings.insert(entry.first);
         Names best;
         std::ptrdiff_t most = -1;
         for (const Wrapping& wrapping : wrappings) {

@@ -116,6 +116,16 @@ TEST_CASE("name map: usual wrappers are removed, and what is beside them left ou
               NameMap().unwrap().prefix("one.", "first."));
   check_loads(state_as([](auto n) { return "mine." + n; }), NameMap().unwrap({"mine"}));
 
+  // Names that a file has made up: long chains, and many different ones.
+  std::string chain;
+  for (int i = 0; i < 30'000; ++i) chain += "module.";
+  names_of(NameMap().unwrap(), {chain + "x", chain + "_orig_mod._orig_mod.x"});
+  std::vector<std::string> words = NameMap::usual_wrappers(), names;
+  for (const std::string& a : words)
+    for (const std::string& b : words)
+      for (const std::string& c : words) names.push_back(a + "." + b + "." + c + ".x");
+  CHECK(names_of(NameMap().unwrap(), names).size() == names.size());
+
   // A module whose own names begin like a wrapper's.
   class Outer : public nn::Cloneable<Outer> {
    public:
