@@ -1,6 +1,7 @@
 #include "ferrite/optim/fields.h"
 
 #include <type_traits>
+#include <utility>
 
 namespace ferrite::optim {
 
@@ -20,6 +21,16 @@ void check_size(const T& value, const Tensor& t, const std::string& name, const 
   else if constexpr (!kIsVector<T>)
     FERRITE_CHECK(t.numel() == 1, ValueError, op, "{}: expected one number, got {}", name,
                   t.describe());
+}
+
+template <class T>
+T read(const Tensor& t) {
+  if constexpr (kIsVector<T>)
+    return t.to_vector<typename T::value_type>();
+  else if constexpr (std::is_same_v<T, bool>)
+    return t.item<double>() != 0;
+  else
+    return t.item<T>();
 }
 
 }  // namespace
@@ -60,13 +71,12 @@ void load_fields(const Fields& fields, const StateDict& dict, const std::string&
     std::visit(
         [&]<class T>(T* v) {
           check_size(*v, t, name, op);
-          if (check_only) return;
-          if constexpr (kIsVector<T>)
-            *v = t.to_vector<typename T::value_type>();
-          else if constexpr (std::is_same_v<T, bool>)
-            *v = t.item<double>() != 0;
-          else
-            *v = t.item<T>();
+          T loaded = read<T>(t);
+          if constexpr (!kIsVector<T>)
+            FERRITE_CHECK(f.range.is_any() || f.range.contains(static_cast<double>(loaded)),
+                          ValueError, op, "{}: expected it to be {}, got {}", name, f.range.text,
+                          loaded);
+          if (!check_only) *v = std::move(loaded);
         },
         f.value);
   }

@@ -20,6 +20,8 @@ struct Range {
   double high = std::numeric_limits<double>::infinity();
   bool open_low = false, open_high = false;  ///< whether the end itself is left out
 
+  /// Whether all numbers are allowed: in a dict NaN, too, such as the best value of a metric.
+  bool is_any() const { return low == -high && high == std::numeric_limits<double>::infinity(); }
   bool contains(double v) const {
     return (open_low ? v > low : v >= low) && (open_high ? v < high : v <= high);
   }
@@ -58,8 +60,9 @@ void check_fields(const Fields& fields, const char* op);
 /// As prefix + name: numbers 0-dimensional (float64, or int64 of an int64), vectors 1-dimensional.
 void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix);
 
-/// ValueError where a name is missing, or a tensor has not as many numbers as the field has now
-/// (vectors of int64 may have any); with `check_only` nothing is changed.
+/// ValueError where a name is missing, a tensor has not as many numbers as the field has now
+/// (vectors of int64 may have any), or a number is out of its range; with `check_only` nothing is
+/// changed.
 void load_fields(const Fields& fields, const StateDict& dict, const std::string& prefix,
                  const char* op, bool check_only);
 

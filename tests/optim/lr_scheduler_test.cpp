@@ -488,6 +488,21 @@ TEST_CASE("bad arguments and dicts") {
   dict = good;
   dict.insert_or_assign("gamma", tensor({1.0, 2.0}));
   CHECK_THROWS_AS(step.load_state_dict(dict), ValueError);
+  // Before anything changes: what a damaged file has in place of a number.
+  for (const auto& [name, value, text] :
+       {std::tuple{"step_size", tensor(std::int64_t{0}), "expected it to be above 0, got 0"},
+        {"gamma", tensor(std::complex<double>(0, 1)), "complex"}}) {
+    dict = good;
+    dict.insert_or_assign("last_epoch", tensor(std::int64_t{7}));
+    dict.insert_or_assign(name, value);
+    CHECK_THROWS_WITH_AS(step.load_state_dict(dict), doctest::Contains(text), Error);
+    CHECK(step.last_epoch() == 0);
+  }
+  StateDict of_optimizer = o.state_dict();
+  of_optimizer.insert_or_assign("param_groups.1.momentum", tensor(-1.0));
+  of_optimizer.insert_or_assign("param_groups.0.lr", tensor(7.0));
+  CHECK_THROWS_WITH_AS(o.load_state_dict(of_optimizer), doctest::Contains("0 or more"), ValueError);
+  CHECK(o.lr() != 7);
   dict = good;
   dict.insert("_schedulers.0.last_epoch", tensor(std::int64_t{7}));
   CHECK_THROWS_AS(step.load_state_dict(dict), ValueError);
