@@ -200,7 +200,9 @@ std::vector<CheckpointInfo> CheckpointManager::list() const {
   for (const Named& file : files_in(folder_)) {
     infos.push_back(look_at(file));
     // Removed in the meantime: the writer has a newer one.
-    if (!infos.back().error.empty() && !std::filesystem::exists(file.path)) infos.pop_back();
+    std::error_code error;
+    if (!infos.back().error.empty() && !std::filesystem::exists(file.path, error) && !error)
+      infos.pop_back();
   }
   return infos;
 }

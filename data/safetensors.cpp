@@ -297,7 +297,7 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
     if (!data::is_pth(file.bytes())) return data::load_safetensors(found, options);
   }
   const data::Value value = data::load_pth(
-      path,
+      found,
       {.map_location = options.map_location, .mmap = options.mmap, .checksums = options.checksums});
   StateDict wanted;
   for (const auto& [name, tensor] : value.tensors())

@@ -199,6 +199,9 @@ ZipContent ZipReader::read(const ZipMember& m, bool checksum) const {
       .bytes = part(bytes_, begin, m.compressed, fmt::format("member '{}'", m.name), where),
       .offset = begin};
   if (m.method == ZipMethod::deflated) {
+    // No stream of deflate expands more.
+    where.check(m.size / 1032 <= m.compressed, begin, "'{}' cannot inflate from {} bytes to {}",
+                m.name, m.compressed, m.size);
     InflateStream stream(content.bytes, Compression::deflate, where, begin);
     content.inflated.reset(new std::uint8_t[m.size]);
     const std::size_t got = stream.read(content.inflated.get(), m.size);

@@ -80,6 +80,8 @@ StateDict AverageMeter::state_dict() const {
 void AverageMeter::load_state_dict(const StateDict& dict) {
   const double val = number(dict, "val"), sum = number(dict, "sum"), count = number(dict, "count"),
                ema = number(dict, "ema"), weight = number(dict, "ema_weight");
+  FERRITE_CHECK(count >= 0 && count < 0x1p63, ValueError, "AverageMeter",
+                "expected a count of 0 or more, got {}", count);
   val_ = val, sum_ = sum, count_ = static_cast<std::int64_t>(count);
   ema_ = ema, ema_weight_ = weight;
 }

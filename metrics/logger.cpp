@@ -28,6 +28,12 @@ std::string read_all(const std::filesystem::path& path, std::string_view op) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Whatever cannot be looked at fails when it is read.
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   std::string text = fmt::format("{}", value);
@@ -222,7 +228,7 @@ void Logger::close_quietly() {
 
 CsvLogger::CsvLogger(const std::filesystem::path& path, const LoggerOptions& options)
     : Logger(path, options, "CsvLogger") {
-  if (!options.resume_step || !std::filesystem::exists(path)) {
+  if (!options.resume_step || !is_there(path)) {
     open({}, Existing::replace);
     return;
   }
@@ -267,7 +273,7 @@ std::string CsvLogger::line(std::int64_t step, const LogRow& row) {
 
 JsonLinesLogger::JsonLinesLogger(const std::filesystem::path& path, const LoggerOptions& options)
     : Logger(path, options, "JsonLinesLogger") {
-  if (!options.resume_step || !std::filesystem::exists(path)) {
+  if (!options.resume_step || !is_there(path)) {
     open({}, Existing::replace);
     return;
   }
@@ -291,24 +297,24 @@ std::string JsonLinesLogger::line(std::int64_t step, const LogRow& row) {
 std::map<std::string, LoggedSeries> read_log(const std::filesystem::path& path) {
   const std::string text = read_all(path, "read_log");
   std::map<std::string, LoggedSeries> series;
-  const auto add = [&](const std::string& name, std::int64_t step, std::optional<double> value) {
-    if (!value || name == "step") return;
-    series[name].steps.push_back(static_cast<double>(step));
-    series[name].values.push_back(*value);
-  };
   const std::size_t first = text.find_first_not_of(" \t\r");
   if (first != text.npos && text[first] == '{') {
     for_each_json(text, path, "read_log",
                   [&](std::int64_t step, const json& object, std::string_view) {
                     for (const auto& [name, value] : object.items())
-                      add(name, step, number_of(value));
+                      if (const auto number = number_of(value); number && name != "step")
+                        series[name].add(step, *number);
                   });
     return series;
   }
   const Table table = parse_table(text, path, "read_log");
-  for (std::size_t i = 0; i < table.rows.size(); ++i)
-    for (std::size_t c = 1; c < table.columns.size(); ++c)
-      add(table.columns[c], table.steps[i], parse_number<double>(table.rows[i][c]));
+  for (std::size_t c = 1; c < table.columns.size(); ++c) {
+    LoggedSeries column;
+    for (std::size_t i = 0; i < table.rows.size(); ++i)
+      if (const auto value = parse_number<double>(table.rows[i][c]))
+        column.add(table.steps[i], *value);
+    if (!column.steps.empty()) series.try_emplace(table.columns[c], std::move(column));
+  }
   return series;
 }
 

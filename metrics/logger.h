@@ -132,6 +132,11 @@ class JsonLinesLogger : public Logger {
 struct LoggedSeries {
   std::vector<double> steps;   ///< the steps of the logged values
   std::vector<double> values;  ///< the logged values
+
+  void add(std::int64_t step, double value) {
+    steps.push_back(static_cast<double>(step));
+    values.push_back(value);
+  }
 };
 
 /// The numeric columns of a file written by either logger, detected by content. Used to draw curves

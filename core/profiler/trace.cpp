@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstddef>
 #include <fstream>
-#include <iterator>
 #include <ostream>
 #include <set>
 #include <string_view>
@@ -245,7 +245,12 @@ void Writer::link_backward() {
 std::string read(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   FERRITE_CHECK(in, Error, "merge_traces", "cannot read {}", file);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  while (in.read(part.data(), part.size()), in.gcount() > 0)
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  FERRITE_CHECK(!in.bad(), Error, "merge_traces", "cannot read {}", file);  // such as a folder
+  return text;
 }
 
 std::ofstream opened(const std::string& file, const char* op) {
@@ -273,18 +278,19 @@ void merge_traces(std::span<const std::string> files, const std::string& merged)
   for (const std::string& file : files) {
     const std::string text = read(file);
     const std::size_t begin = text.find(kOpening), rank = text.find("\"rank\": ");
-    FERRITE_CHECK(begin != std::string::npos && rank < begin && text.ends_with(kClosing),
+    FERRITE_CHECK(begin != std::string::npos && rank < begin && text.ends_with(kClosing) &&
+                      begin + kOpening.size() + kClosing.size() <= text.size(),
                   ValueError, "merge_traces", "{} is no trace that write_trace() wrote", file);
     FERRITE_CHECK(ranks.insert(text.substr(rank, text.find('}', rank) - rank)).second, ValueError,
                   "merge_traces", "{} is of the same rank as another file (RANK, or .rank)", file);
     const std::size_t from = begin + kOpening.size();
-    if (all.empty())
-      all = text.substr(0, text.size() - kClosing.size());
-    else
-      all += ",\n" + text.substr(from, text.size() - kClosing.size() - from);
+    const std::string events = text.substr(from, text.size() - kClosing.size() - from);
+    if (head.empty()) head = text.substr(0, from);
+    if (!all.empty() && !events.empty()) all += ",\n";
+    all += events;
   }
   std::ofstream out = opened(merged, "merge_traces");
-  out << all << kClosing;
+  out << head << all << kClosing;
   out.close();
   FERRITE_CHECK(out, Error, "merge_traces", "cannot write {}", merged);
 }

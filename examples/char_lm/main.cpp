@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 
@@ -30,9 +28,9 @@ struct Settings {
 
 /// The different characters of a text in their order, and each one of the text as its index there.
 Unique read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<std::uint8_t> text(std::istreambuf_iterator<char>(file), {});
-  FERRITE_CHECK(file && !text.empty(), IoError, "char_lm", "'{}' cannot be read or is empty", path);
+  const data::MappedFile file(path, "char_lm");
+  FERRITE_CHECK(!file.bytes().empty(), IoError, "char_lm", "'{}' is empty", path);
+  const std::vector<std::uint8_t> text(file.bytes().begin(), file.bytes().end());
   return unique(tensor(text), {.return_inverse = true});
 }
 

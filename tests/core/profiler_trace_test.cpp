@@ -256,6 +256,7 @@ TEST_CASE("traces of several ranks go into one") {
   const std::vector<std::string> other = {folder + "/other.json"};
   CHECK_THROWS_AS(merge_traces(other, folder + "/x.json"), ValueError);
   CHECK_THROWS_AS(merge_traces({}, folder + "/x.json"), ValueError);
+  CHECK_THROWS_AS(merge_traces(std::array{folder}, folder + "/x.json"), Error);
   const std::vector<std::string> none = {folder + "/none.json"};
   CHECK_THROWS_AS(merge_traces(none, folder + "/x.json"), Error);
   std::filesystem::remove_all(folder);

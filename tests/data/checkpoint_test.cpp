@@ -327,6 +327,8 @@ TEST_CASE("checkpoints: a damaged one is refused, or passed over where that is a
   for (const int step : {3, 4}) flip_last_byte(manager.path_of(step));
   CHECK(contains(message_of<IoError>([&] { manager.resume(state, {.fall_back = true}); }),
                  "all checkpoints"));
+  std::filesystem::create_symlink("step_00000009.safetensors", manager.path_of(9));  // to itself
+  CHECK_FALSE(manager.list().back().error.empty());
 }
 
 TEST_CASE("checkpoints: one writer per folder, which cleans up after killed ones") {

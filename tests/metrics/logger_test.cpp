@@ -161,6 +161,9 @@ TEST_CASE("logs refuse files that are damaged in the middle") {
     CHECK(std::string_view(error.what()).size() < 500);
   }
   CHECK_THROWS_AS(read_log(dir / "none"), IoError);
+  std::filesystem::create_symlink("itself", dir / "itself");
+  CHECK_THROWS_AS(CsvLogger(dir / "itself", {.resume_step = 5}), IoError);
+  CHECK_THROWS_AS(JsonLinesLogger(dir / "itself", {.resume_step = 5}), IoError);
   CHECK_THROWS_AS(CsvLogger(path / "below/a/file.csv"), IoError);
 }
 

@@ -71,8 +71,11 @@ void ModelProfile::check() const {
   check_time(optimizer, "optimizer");
   check_time(other, "other");
   check_time(step, "step");
+  std::int64_t all = 0;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     check_bytes(parameters[i].bytes, fmt::format("parameter {} ({})", i, parameters[i].name));
+    FERRITE_CHECK(!__builtin_add_overflow(all, parameters[i].bytes, &all), ValueError, kOp,
+                  "expected parameters of less than 2^63 bytes together");
     check_time(parameters[i].backward, fmt::format("parameter {} ({})", i, parameters[i].name));
   }
   FERRITE_CHECK(step_s() > 0, ValueError, kOp, "expected a step that takes time, got 0 seconds");
