@@ -1,6 +1,7 @@
 #include "ferrite/parallel/comm/bootstrap/spawn.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -123,6 +124,40 @@ RANK_FUNCTION(a_program_that_does_not_come_to_the_call) {
   CHECK(error_of([](int) {}, 2).find("before its main() had come to spawn()") != std::string::npos);
 }
 
+RANK_FUNCTION(a_child_that_outlives_its_rank) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto leave_a_child = [](int) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+      _exit(0);
+    }
+    std::ofstream(file("child")) << child;
+    _exit(3);
+  };
+  CHECK(error_of(leave_a_child, 1) == "[spawn] rank 0: it exited with status 3");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  pid_t child = 0;
+  std::ifstream(file("child")) >> child;
+  REQUIRE(child > 0);
+  kill(child, SIGKILL);
+  std::filesystem::remove(file("child"));
+}
+
+RANK_FUNCTION(a_program_that_a_rank_started) {
+  // It inherits the rank's variable, but its parent is not the program that called spawn().
+  const int unrelated = open(file("unrelated").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (variable("FERRITE_SPAWN").empty())
+    setenv("FERRITE_SPAWN", ("0 1 " + std::to_string(unrelated) + " 2147483646").c_str(), 1);
+  parallel::spawn([](int) { std::ofstream(file("ran")) << getppid(); }, 1);
+  CHECK(std::filesystem::file_size(file("unrelated")) == 0);
+  pid_t parent = 0;
+  std::ifstream(file("ran")) >> parent;
+  CHECK(parent == getpid());
+  close(unrelated);
+  for (const char* name : {"unrelated", "ran"}) std::filesystem::remove(file(name));
+}
+
 TEST_CASE("spawned processes are the ranks of a group") {
   check_processes("spawned_ranks_make_a_group", 1);
 }
@@ -134,6 +169,10 @@ TEST_CASE("a failure carries its rank and message, and ends the other ranks") {
   check_processes("the_reason_is_told_rather_than_its_consequence", 1);
   check_processes("signals_and_exits_are_told", 1);
   check_processes("a_program_that_does_not_come_to_the_call", 1);
+  check_processes("a_child_that_outlives_its_rank", 1);
+}
+TEST_CASE("programs that ranks start can spawn ranks of their own") {
+  check_processes("a_program_that_a_rank_started", 1);
 }
 
 TEST_CASE("arguments of spawn()") {

@@ -39,8 +39,9 @@ using links::Fd;
 using SpawnClock = std::chrono::steady_clock;
 
 constexpr const char* kSpawn = "spawn";
-/// In a started process: "rank call fd", where `call` is the number of the call in the program, and
-/// `fd` the pipe for the message of an exception.
+/// In a started process: "rank call fd parent", where `call` is the number of the call in the
+/// program, `fd` the pipe for the message of an exception, and `parent` the process that called
+/// spawn(). Programs that the started process starts inherit the variable; it is not about them.
 constexpr const char* kSpawnedAs = "FERRITE_SPAWN";
 /// What a process sends before it calls the function, and before the message of an exception, by
 /// whether other ranks are the reason.
@@ -48,15 +49,27 @@ constexpr char kBegun = 'b', kOwn = 'o', kOfOthers = 'd';
 /// From a failure that is the loss of a rank to the end of the others, one of which may know more;
 /// and from SIGTERM to SIGKILL.
 constexpr auto kKnowMore = std::chrono::seconds(2), kGrace = std::chrono::seconds(5);
+/// The end of a process closes its pipe, unless a process that it forked still has it. How often
+/// processes are looked at: before their pipes are closed, and then, as they are about to end.
+constexpr auto kLookAgain = std::chrono::milliseconds(500), kEnding = std::chrono::milliseconds(5);
 
 struct Spawned {
-  int rank = 0, call = 0, fd = -1;
+  int rank = 0, call = 0, fd = -1, parent = 0;
 };
 
-std::optional<Spawned> spawned_as() {
+std::optional<Spawned> read_place() {
   const char* text = std::getenv(kSpawnedAs);
   Spawned place;
-  if (!text || std::sscanf(text, "%d %d %d", &place.rank, &place.call, &place.fd) != 3) return {};
+  if (!text ||
+      std::sscanf(text, "%d %d %d %d", &place.rank, &place.call, &place.fd, &place.parent) != 4)
+    return {};
+  if (getppid() != place.parent) return {};
+  return place;
+}
+
+/// As it was when this was called first: the parent may end before this process.
+const std::optional<Spawned>& spawned_as() {
+  static const std::optional<Spawned> place = read_place();
   return place;
 }
 
@@ -155,7 +168,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 struct Process {
   pid_t pid = -1;
   int rank = 0;
-  Fd pipe;  ///< where its message arrives; closed by its end
+  Fd pipe;  ///< where its message arrives; invalid after its end
   std::string sent = {};
   std::optional<int> status = {};
 
@@ -187,15 +200,16 @@ Process start(const Environment& common, std::vector<std::string>& words, int ra
   FERRITE_CHECK(pipe2(ends.data(), O_CLOEXEC) == 0, IoError, kSpawn, "no pipe: {}",
                 std::strerror(errno));
   const Fd write_end(ends[1]);
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
   Process process{.rank = rank, .pipe = Fd(ends[0])};
   Environment own = common;
   own["RANK"] = std::to_string(rank);
   own["LOCAL_RANK"] = std::to_string(local_rank);
-  own[kSpawnedAs] = fmt::format("{} {} {}", rank, call, write_end.get());
+  const pid_t parent = getpid();
+  own[kSpawnedAs] = fmt::format("{} {} {} {}", rank, call, write_end.get(), parent);
   std::vector<std::string> variables;
   for (const auto& [name, value] : own) variables.push_back(fmt::format("{}={}", name, value));
   const std::vector<char*> argv = pointers(words), envp = pointers(variables);
-  const pid_t parent = getpid();
   process.pid = fork();
   FERRITE_CHECK(process.pid >= 0, IoError, kSpawn, "cannot start a process: {}",
                 std::strerror(errno));
@@ -258,32 +272,42 @@ class Processes {
   /// Waits for messages and ends of processes; false if all have ended.
   bool await_news(std::optional<SpawnClock::time_point> deadline) {
     std::vector<pollfd> fds;
-    for (const Process& p : processes_)
-      if (!p.status) fds.push_back({p.pipe.get(), POLLIN, 0});
-    if (fds.empty()) return false;
-    int timeout = -1;
+    auto timeout = kLookAgain;
+    bool all_ended = true;
+    for (const Process& p : processes_) {
+      if (p.status) continue;
+      all_ended = false;
+      if (p.pipe.valid())
+        fds.push_back({p.pipe.get(), POLLIN, 0});
+      else
+        timeout = kEnding;
+    }
+    if (all_ended) return false;
+    using std::chrono::milliseconds;
     if (deadline)
-      timeout = static_cast<int>(std::max<std::int64_t>(
-          std::chrono::ceil<std::chrono::milliseconds>(*deadline - SpawnClock::now()).count(), 0));
-    poll(fds.data(), fds.size(), timeout);
+      timeout = std::clamp(std::chrono::ceil<milliseconds>(*deadline - SpawnClock::now()),
+                           milliseconds(0), timeout);
+    poll(fds.data(), fds.size(), static_cast<int>(timeout.count()));
     for (Process& p : processes_) {
-      const auto fd = std::ranges::find(fds, p.pipe.get(), &pollfd::fd);
-      if (!p.status && fd != fds.end() && fd->revents != 0) read_from(p);
+      if (p.status) continue;
+      int status = 0;
+      const bool ended = waitpid(p.pid, &status, WNOHANG) == p.pid;
+      read_from(p);  // after it has ended, all of its message is there
+      if (ended) p.status = status;
     }
     return true;
   }
   static void read_from(Process& p) {
     std::array<char, 4096> bytes{};
-    const ssize_t n = read(p.pipe.get(), bytes.data(), bytes.size());
-    if (n > 0) {
-      p.sent.append(bytes.data(), static_cast<std::size_t>(n));
-      return;
+    while (p.pipe.valid()) {
+      const ssize_t n = read(p.pipe.get(), bytes.data(), bytes.size());
+      if (n > 0)
+        p.sent.append(bytes.data(), static_cast<std::size_t>(n));
+      else if (n == 0)
+        p.pipe.reset();
+      else if (errno != EINTR)
+        return;
     }
-    if (n < 0 && errno == EINTR) return;
-    int status = 0;
-    while (waitpid(p.pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    p.status = status;
   }
 
   std::vector<Process> processes_;
