@@ -356,7 +356,13 @@ void Agent::say(std::string_view text) {
 
 /// Waits until all output is written; if the reader has stalled, signals end the wait.
 void Agent::drain_consoles() {
-  while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s, /*nodes=*/false);
+  const auto drain = [&] {
+    while ((out_.pending() || err_.pending()) && !kill_) pump(Clock::now() + 1s, /*nodes=*/false);
+  };
+  drain();
+  if (out_.lost().empty()) return;
+  say(fmt::format("the end of the standard output was lost: {}", out_.lost()));
+  drain();
 }
 
 }  // namespace ferrite::launcher

@@ -1,6 +1,7 @@
 #include "ferrite/parallel/launcher/output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "ferrite/core/error.h"
 
@@ -34,6 +36,11 @@ Console::Console(int fd) : fd_(fd) {
 
 void Console::write(std::string_view text) {
   if (closed_ || text.empty()) return;
+  if (!lost_.empty()) {
+    const std::string note =
+        fmt::format("\n[ferrite-run] output was lost here: {}\n", std::exchange(lost_, {}));
+    return write(note + std::string(text));
+  }
   if (waiting_.empty() || waiting_.back().size() > (1U << 16)) waiting_.emplace_back();
   waiting_.back() += text;
   waiting_size_ += text.size();
@@ -49,7 +56,11 @@ void Console::flush() {
     const ssize_t n = ::write(fd_, part.data(), part.size());
     if (n < 0) {
       if (errno == EINTR || errno == EAGAIN) return;
-      closed_ = true;
+      // A disk may have room again.
+      if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+        lost_ = std::strerror(errno);
+      else
+        closed_ = true;
       waiting_.clear();
       waiting_size_ = written_ = 0;
       return;

@@ -24,6 +24,9 @@ class Console {
   void flush();
   /// The reader is gone: output is dropped.
   bool closed() const { return closed_; }
+  /// Why the latest output was lost, as of a full disk; "" if it was not. The next output begins by
+  /// saying so.
+  const std::string& lost() const { return lost_; }
 
  private:
   static constexpr std::size_t kLimit = std::size_t{64} << 20;
@@ -32,6 +35,7 @@ class Console {
   std::deque<std::string> waiting_;
   std::size_t waiting_size_ = 0, written_ = 0;  // within the first one
   bool closed_ = false;
+  std::string lost_;
 };
 
 /// One stream of one worker.

@@ -226,6 +226,16 @@ TEST_CASE("a console that is closed does not end the job") {
   CHECK(contains(run.err(), "[rank 0] done"));
 }
 
+TEST_CASE("a console whose disk is full does not end the job, which says so") {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  REQUIRE(full >= 0);
+  Launched run(with_script({}, "echo a; echo done >&2"), {}, full);
+  close(full);
+  CHECK(run.wait() == 0);
+  CHECK(contains(run.err(), "[rank 0] done"));
+  CHECK(contains(run.err(), "the end of the standard output was lost: No space left on device"));
+}
+
 TEST_CASE("a log that may not grow any further is given up, and the job goes on") {
   rlimit old{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &old) == 0);
