@@ -12,6 +12,10 @@ namespace ferrite::nn {
 
 namespace {
 
+/// Registries that are longer have an index of their names, so that n registrations take
+/// O(n log n).
+constexpr std::size_t kMostSearched = 64;
+
 std::string path(const std::string& prefix, const std::string& name) {
   return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
@@ -20,13 +24,33 @@ std::string path(const std::string& prefix, const std::string& name) {
 
 // ---- Registry
 
-void Module::check_name(std::string_view name) const {
+void Module::check_name(std::string_view name) {
   FERRITE_CHECK(
       !name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
       "'{}' is not a valid name for a part of {}: names must not be empty or contain dots", name,
       this->name());
-  FERRITE_CHECK(!find_entry(name), ValueError, "module", "{} has a part named '{}' already",
-                this->name(), name);
+  const bool is_long = registry_.size() > kMostSearched;
+  // The names differ in number after a copy, a move or an error.
+  if (is_long && (!names_ || names_->size() != registry_.size())) {
+    auto names = std::make_unique<std::set<std::string, std::less<>>>();
+    for (const Entry& e : registry_) names->insert(e.name);
+    names_ = std::move(names);
+  }
+  const bool taken = is_long ? names_->contains(name) : find_entry(name) != nullptr;
+  FERRITE_CHECK(!taken, ValueError, "module", "{} has a part named '{}' already", this->name(),
+                name);
+}
+
+/// Adds an entry whose name has been checked.
+Module::Entry& Module::add_entry(Entry entry) {
+  registry_.push_back(std::move(entry));
+  if (names_) names_->insert(registry_.back().name);
+  return registry_.back();
+}
+
+void Module::erase_entry(const Entry& entry) {
+  if (names_) names_->erase(entry.name);
+  registry_.erase(registry_.begin() + (&entry - registry_.data()));
 }
 
 Module::Entry* Module::find_entry(std::string_view name) const {
@@ -74,16 +98,16 @@ void Module::register_parameter(std::string name, Tensor& member, bool requires_
   const std::ptrdiff_t offset = offset_of(&member, name);
   if (member.defined()) member.set_requires_grad(requires_grad);
   has_tensors_ = true;
-  registry_.push_back({.name = std::move(name), .kind = Kind::parameter, .offset = offset});
+  add_entry({.name = std::move(name), .kind = Kind::parameter, .offset = offset});
 }
 
 void Module::register_buffer(std::string name, Tensor& member, bool persistent) {
   check_name(name);
   const std::ptrdiff_t offset = offset_of(&member, name);
   has_tensors_ = true;
-  registry_.push_back({.name = std::move(name),
-                       .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
-                       .offset = offset});
+  add_entry({.name = std::move(name),
+             .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
+             .offset = offset});
 }
 
 void Module::register_module(std::string name, Module& member) {
@@ -91,7 +115,7 @@ void Module::register_module(std::string name, Module& member) {
   const std::ptrdiff_t offset = offset_of(&member, name);
   check_no_cycle(member, name);
   member.become_part();
-  registry_.push_back({.name = std::move(name), .kind = Kind::module, .offset = offset});
+  add_entry({.name = std::move(name), .kind = Kind::module, .offset = offset});
 }
 
 void Module::take_module(std::string name, std::unique_ptr<Module> module) {
@@ -101,7 +125,7 @@ void Module::take_module(std::string name, std::unique_ptr<Module> module) {
   module->warn_of_moved_references();
   check_no_cycle(*module, name);
   module->become_part();
-  registry_.push_back({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
+  add_entry({.name = std::move(name), .kind = Kind::module, .module = std::move(module)});
 }
 
 void Module::assign(Module& other) {
@@ -144,7 +168,7 @@ std::unique_ptr<Module> Module::unregister_module(std::string_view name) {
   FERRITE_CHECK(entry && entry->module, IndexError, "module", "{} owns no module named '{}'",
                 this->name(), name);
   std::unique_ptr<Module> module = std::move(entry->module);
-  registry_.erase(registry_.begin() + (entry - registry_.data()));
+  erase_entry(*entry);
   return module;
 }
 
@@ -152,7 +176,7 @@ void Module::unregister_tensor(std::string_view name) {
   Entry* const entry = find_entry(name);
   FERRITE_CHECK(entry && entry->kind != Kind::module, IndexError, "module",
                 "{} has no parameter or buffer named '{}'", this->name(), name);
-  registry_.erase(registry_.begin() + (entry - registry_.data()));
+  erase_entry(*entry);
 }
 
 Module* Module::wrapped() const {
@@ -167,26 +191,26 @@ void Module::wrap_module(Module& module) {
   FERRITE_CHECK(!wrapped(), ValueError, "module", "{} wraps a {} already", name(),
                 wrapped()->name());
   module.become_part();
-  registry_.push_back({.name = "", .kind = Kind::module, .wrapped = &module});
+  add_entry({.name = "", .kind = Kind::module, .wrapped = &module});
 }
 
 Tensor& Module::add_parameter(std::string name, Tensor parameter, bool requires_grad) {
   check_name(name);
   if (parameter.defined()) parameter.set_requires_grad(requires_grad);
   has_tensors_ = true;
-  registry_.push_back({.name = std::move(name),
-                       .kind = Kind::parameter,
-                       .tensor = std::make_unique<Tensor>(std::move(parameter))});
-  return *registry_.back().tensor;
+  return *add_entry({.name = std::move(name),
+                     .kind = Kind::parameter,
+                     .tensor = std::make_unique<Tensor>(std::move(parameter))})
+              .tensor;
 }
 
 Tensor& Module::add_buffer(std::string name, Tensor buffer, bool persistent) {
   check_name(name);
   has_tensors_ = true;
-  registry_.push_back({.name = std::move(name),
-                       .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
-                       .tensor = std::make_unique<Tensor>(std::move(buffer))});
-  return *registry_.back().tensor;
+  return *add_entry({.name = std::move(name),
+                     .kind = persistent ? Kind::buffer : Kind::temporary_buffer,
+                     .tensor = std::make_unique<Tensor>(std::move(buffer))})
+              .tensor;
 }
 
 // ---- Contents

@@ -28,6 +28,7 @@
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -437,7 +438,9 @@ class Module {
   Module& replace_module(std::string_view path, std::unique_ptr<Module> module);
   Tensor find_tensor(std::string_view path, bool parameter) const;
   void take_module(std::string name, std::unique_ptr<Module> module);
-  void check_name(std::string_view name) const;
+  void check_name(std::string_view name);
+  Entry& add_entry(Entry entry);
+  void erase_entry(const Entry& entry);
   /// The part of this module with that name, or null.
   Entry* find_entry(std::string_view name) const;
   void check_no_cycle(const Module& child, std::string_view name) const;
@@ -465,6 +468,7 @@ class Module {
   friend void detail::compute_tensors(Module& module);
 
   std::vector<Entry> registry_;
+  std::unique_ptr<std::set<std::string, std::less<>>> names_;  // of the registry, if it is long
   std::shared_ptr<detail::Hooks> hooks_;  // null until the first hook; handles also refer to it
   std::shared_ptr<const detail::Hooks>
       outer_hooks_;  // of a module of which this is a part, or null

@@ -38,6 +38,7 @@ Tensor deep_copy(const Tensor& t) {
 
 Module::Module(Module&& other) noexcept
     : registry_(std::move(other.registry_)),
+      names_(std::move(other.names_)),
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
       computes_tensors_(other.computes_tensors_),
@@ -50,6 +51,7 @@ Module::Module(Module&& other) noexcept
 
 Module& Module::operator=(Module&& other) noexcept {
   registry_ = std::move(other.registry_);
+  names_ = std::move(other.names_);
   hooks_ = std::move(other.hooks_);
   training_ = other.training_;
   computes_tensors_ = other.computes_tensors_;

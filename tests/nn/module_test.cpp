@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/nn/small_modules.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -69,6 +71,41 @@ TEST_CASE("registration rejects invalid names and members") {
                        ValueError);
   CHECK_THROWS_AS(bad.null(), ValueError);
   CHECK_THROWS_WITH_AS(bad(ones({1})), doctest::Contains("Bad has no forward()"), Error);
+}
+
+TEST_CASE("modules of many parts have each name once, and register them in linear time") {
+  struct Many : nn::Cloneable<Many> {};
+  constexpr int kCount = 400'000;
+  const auto add = [](nn::Module& module, int i) {
+    module.add_buffer(std::to_string(i), Tensor());
+  };
+  Many many;
+  const std::clock_t begin = std::clock();
+  for (int i = 0; i < kCount; ++i) add(many, i);
+  // Where each name is compared with all before it, this takes minutes.
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 20);
+
+  Many some;
+  for (int i = 0; i < 100; ++i) add(some, i);
+  const auto has = [&](nn::Module& module, int i) {
+    return contains(message_of<ValueError>([&] { add(module, i); }),
+                    "Many has a part named '" + std::to_string(i) + "' already");
+  };
+  CHECK(has(some, 0));
+  CHECK(has(some, 99));
+  some.unregister_tensor("70");
+  add(some, 70);
+  CHECK(has(some, 70));
+  const auto clone = some.clone();
+  add(*clone, 100);
+  CHECK(has(*clone, 3));
+  CHECK(has(*clone, 100));
+  Many moved = std::move(some);
+  CHECK(has(moved, 5));
+  add(moved, 100);
+  some = Many();
+  for (int i = 0; i < 100; ++i) add(some, i);
+  CHECK(has(some, 99));
 }
 
 TEST_CASE("modules can be moved, but not copied by accident") {
