@@ -19,6 +19,38 @@ class Part : public nn::Module {
   std::string name() const override { return "Part"; }
 };
 
+/// Functions that visit all modules recurse once for each part of a name.
+constexpr std::ptrdiff_t kMostParts = 64;
+
+/// Whether the parts of `name`, between its dots, can be names of modules and of a tensor.
+bool has_parts(std::string_view name) {
+  return !name.starts_with('.') && !name.ends_with('.') &&
+         name.find("..") == std::string_view::npos && std::ranges::count(name, '.') < kMostParts;
+}
+
+/// Names that differ.
+class Names {
+ public:
+  bool take(const std::string& name) { return taken_.insert(name).second; }
+  /// `name`, or if it is taken, one that begins with it.
+  std::string unlike(const std::string& name) {
+    if (take(name)) return name;
+    // Each search continues where the last one ended. Numbers keep names short that many tensors
+    // would have.
+    for (int& tries = tries_[name];;) {
+      ++tries;
+      const std::string other = name + (tries == 1   ? "/"
+                                        : tries == 2 ? "//"
+                                                     : fmt::format("//{}", tries));
+      if (take(other)) return other;
+    }
+  }
+
+ private:
+  std::set<std::string> taken_;
+  std::map<std::string, int> tries_;
+};
+
 }  // namespace
 
 // ---- Node, Call
@@ -209,41 +241,44 @@ void Graph::find_last_uses() {
 }
 
 void Graph::give_tensors(nn::Module& module) {
-  // Names that are also those of parts cannot be tensors of the same module: "a" beside "a.b".
-  std::set<std::string, std::less<>> parts;
+  // Modules by the one that they are in and their name there, which refers to initializers_.
+  std::map<std::pair<nn::Module*, std::string_view>, nn::Module*> parts;
+  struct Place {
+    nn::Module* owner = nullptr;
+    std::string_view name;
+  };
+  std::vector<Place> places(initializers_.size());
+  for (std::size_t n = 0; n < places.size(); ++n) {
+    const Initializer& i = initializers_[n];
+    if (i.role == Role::constant || !has_parts(i.name)) continue;
+    Place& place = places[n] = {&module, i.name};
+    for (std::size_t dot; (dot = place.name.find('.')) != std::string_view::npos;) {
+      const std::string_view name = place.name.substr(0, dot);
+      nn::Module*& part = parts[{place.owner, name}];
+      if (!part) part = &place.owner->register_module(std::string(name), std::make_unique<Part>());
+      place = {part, place.name.substr(dot + 1)};
+    }
+  }
+  // Other tensors, and those with the name of a part ("a" beside "a.b"), get names of the network
+  // itself that no tensor or part has: "a/", "a/b".
+  Names names;
+  for (const auto& [place, part] : parts)
+    if (place.first == &module) names.take(std::string(place.second));
   for (const Initializer& i : initializers_)
-    if (i.role != Role::constant)
-      for (std::size_t dot = i.name.find('.'); dot != std::string::npos;
-           dot = i.name.find('.', dot + 1))
-        parts.insert(i.name.substr(0, dot));
-  // Those get names of the network itself that no other tensor or part has: "a/", "a/b".
-  std::set<std::string, std::less<>> taken = parts;
-  for (const Initializer& i : initializers_) taken.insert(i.name);
-  std::map<std::string, nn::Module*, std::less<>> modules{{"", &module}};
-  for (Initializer& i : initializers_) {
+    if (i.name.find('.') == std::string::npos) names.take(i.name);
+  for (std::size_t n = 0; n < places.size(); ++n) {
+    Initializer& i = initializers_[n];
     if (i.role == Role::constant) continue;
-    bool plain = !parts.contains(i.name) && !i.name.starts_with('.') && !i.name.ends_with('.') &&
-                 i.name.find("..") == std::string::npos;
-    std::string last = i.name;
-    nn::Module* owner = &module;
-    std::size_t begin = 0;
-    for (std::size_t dot = i.name.find('.'); plain && dot != std::string::npos;
-         dot = i.name.find('.', begin)) {
-      const std::string path = i.name.substr(0, dot);
-      nn::Module*& part = modules[path];
-      if (!part)
-        part = &owner->register_module(i.name.substr(begin, dot - begin), std::make_unique<Part>());
-      owner = part;
-      begin = dot + 1;
+    const Place& place = places[n];
+    const bool plain = place.owner && !parts.contains({place.owner, place.name});
+    nn::Module& owner = plain ? *place.owner : module;
+    std::string name(plain ? place.name : i.name);
+    if (!plain) {
+      std::ranges::replace(name, '.', '/');
+      name = names.unlike(name);
     }
-    if (plain) {
-      last = i.name.substr(begin);
-    } else {
-      std::ranges::replace(last, '.', '/');
-      while (!taken.insert(last).second) last += '/';
-    }
-    i.place = i.role == Role::parameter ? &owner->add_parameter(last, i.tensor)
-                                        : &owner->add_buffer(last, i.tensor);
+    i.place = i.role == Role::parameter ? &owner.add_parameter(std::move(name), i.tensor)
+                                        : &owner.add_buffer(std::move(name), i.tensor);
   }
 }
 

@@ -216,6 +216,39 @@ TEST_CASE("a tensor may have a name that others begin with") {
   CHECK(network->get_parameter("a/b").item<float>() == 8);
 }
 
+TEST_CASE("names of many parts are those of no module") {
+  const auto dotted = [](int parts) {
+    std::string name = "a";
+    for (int i = 1; i < parts; ++i) name += ".a";
+    return name;
+  };
+  const auto network_of = [](const std::vector<std::string>& names) {
+    Model model;
+    for (const std::string& name : names) model.initializer(name, list<float>({1}));
+    model.node("Relu", {names[0]}, "y");
+    return model.load({"y"});
+  };
+  const auto deep = network_of({dotted(64)});
+  CHECK(deep->modules().size() == 64);
+  CHECK(deep->get_parameter(dotted(64)).item<float>() == 1);
+  // Its prefixes alone have a gigabyte.
+  const auto network = network_of({dotted(32'768), dotted(65)});
+  CHECK(network->modules().size() == 1);
+  CHECK(network->named_parameters()[0].first.size() == 65'535);
+  network->train();
+
+  // Names that differ only in the characters that are replaced stay short.
+  std::vector<std::string> alike;
+  for (int i = 0; i < 4096; ++i) {
+    std::string name = "x/";
+    for (int bit = 0; bit < 12; ++bit) name += (i >> bit & 1) != 0 ? "./" : "//";
+    alike.push_back(name);
+  }
+  const auto parameters = network_of(alike)->named_parameters();
+  CHECK(parameters.size() == alike.size());
+  for (const auto& [name, tensor] : parameters) CHECK(name.size() < 40);
+}
+
 TEST_CASE("networks are read and written on the host whatever the thread's default device is") {
   const DefaultDeviceScope scope("cpu:1");
   Model model;
