@@ -192,7 +192,8 @@ Results run_concat(const Call& c) {
 
 Results run_expand(const Call& c) {
   const Shape wanted = checked_shape(c, c.integers(1));
-  return {c[0].expand(broadcast_shapes(c[0].shape(), wanted, "Expand"))};
+  const Shape shape = broadcast_shapes(c[0].shape(), wanted, "Expand");
+  return {c[0].expand(checked_shape(c, List(shape.begin(), shape.end())))};
 }
 
 Results run_tile(const Call& c) {
@@ -264,14 +265,18 @@ Results run_pad(const Call& c) {
   if (pads.size() != 2 * axes.size()) c.node.refuse("expected two amounts for each axis");
   List amounts(2 * static_cast<std::size_t>(c[0].dim()), 0),
       sizes(c[0].shape().begin(), c[0].shape().end());
+  std::vector<bool> padded(sizes.size());  // by axis; ONNX leaves repeated ones undefined
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const auto d = static_cast<std::size_t>(c.dim(axes[i]));
+    if (padded[d]) c.node.refuse(fmt::format("axis {} is repeated", axes[i]));
+    padded[d] = true;
     const std::size_t at = static_cast<std::size_t>(c[0].dim()) - 1 - d;
     amounts[2 * at] = pads[i];
     amounts[2 * at + 1] = pads[axes.size() + i];
     for (const std::int64_t amount : {pads[i], pads[axes.size() + i]})
       if (amount < -kMostElements || amount > kMostElements) c.node.refuse("an amount beyond 2^31");
-    sizes[d] += pads[i] + pads[axes.size() + i];
+    if (__builtin_add_overflow(sizes[d], pads[i] + pads[axes.size() + i], &sizes[d]))
+      c.node.refuse("a size of 2^63 or more");
   }
   checked_shape(c, sizes);
   const std::string mode = c.text("mode", "constant");

@@ -97,6 +97,31 @@ TEST_CASE("Div of integers is exact, rounds towards zero, and gives 0 for a divi
   CHECK(bytes.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{127, 0});
 }
 
+TEST_CASE("Expand and Pad refuse results of more than 2^31 elements") {
+  const auto error = [](const char* type, const Tensor& x, const std::vector<Tensor>& inputs) {
+    Model model;
+    model.input("x", kFloat32);
+    std::vector<std::string> names{"x"};
+    for (const Tensor& input : inputs) {
+      names.push_back(input.defined() ? std::to_string(names.size()) : "");
+      if (input.defined()) model.initializer(names.back(), input);
+    }
+    model.node(type, names, "y");
+    const auto network = model.load({"y"});
+    return message_of<ValueError>([&] { network->run({x}); });
+  };
+  using List = std::vector<std::int64_t>;
+  constexpr std::int64_t kMany = 1 << 20;
+  const Tensor column = ones({kMany, 1}, kFloat32);
+  CHECK(contains(error("Expand", column, {list(List{1, kMany})}), "of more than 2^31 elements"));
+  CHECK(error("Expand", column, {list(List{1, 2})}) == "no exception");
+  const Tensor square = ones({2, 2}, kFloat32);
+  CHECK(contains(error("Pad", square, {list(List{kMany, kMany, 0, 0})}), "2^31 elements"));
+  // If the axis were padded by the last amount, the sum would not bound the size.
+  const Tensor pads = list(List{-kMany, kMany, 0, 0});
+  CHECK(contains(error("Pad", square, {pads, Tensor(), list(List{0, -2})}), "axis -2 is repeated"));
+}
+
 TEST_CASE("CumSum keeps the type") {
   Model model;
   model.input("x", kInt32);
