@@ -295,6 +295,15 @@ Results global_max(const Call& c) { return {amax(c[0], spatial(c[0]), true)}; }
 
 // ---- Resizing
 
+/// The first elements of dimension `d`, if a linear or cubic Resize with pytorch_half_pixel makes
+/// them all of it: a single element has coordinate 0, and not the center.
+Tensor first_if_one(const Call& c, const Tensor& x, int d, double size) {
+  const bool first = size >= 1 && size < 2 && x.size(d) > 1 &&
+                     c.text("mode", "nearest") != "nearest" &&
+                     c.text("coordinate_transformation_mode", "half_pixel") == "pytorch_half_pixel";
+  return first ? x.slice(d, 0, 1) : x;
+}
+
 /// The mode of a Resize of `dims` dimensions; none if there is none.
 std::optional<InterpolateMode> resize_mode(const Call& c, int dims) {
   using enum InterpolateMode;
@@ -315,7 +324,7 @@ std::optional<InterpolateMode> resize_mode(const Call& c, int dims) {
 }
 
 Results run_resize(const Call& c) {
-  const Tensor& x = c[0];
+  Tensor x = c[0];
   const int dims = x.dim();
   const std::string place = c.text("coordinate_transformation_mode", "half_pixel");
   const std::optional<InterpolateMode> mode = resize_mode(c, dims);
@@ -346,12 +355,20 @@ Results run_resize(const Call& c) {
     const List sizes = all_of(c.integers(3), List(x.shape().begin(), x.shape().end()));
     if (sizes[0] != x.size(0) || sizes[1] != x.size(1))
       c.node.refuse("it resizes batch or channels");
+    for (int d = 2; d < dims; ++d)
+      x = first_if_one(c, x, d, static_cast<double>(sizes[static_cast<std::size_t>(d)]));
     o.size = of_last(sizes, InterpolateSize(0));
   } else {
     if (!c.has(2)) c.node.refuse("it has neither scales nor sizes");
-    const auto scales =
+    auto scales =
         all_of(c[2].to_vector<double>(), std::vector<double>(static_cast<std::size_t>(dims), 1.0));
     if (scales[0] != 1 || scales[1] != 1) c.node.refuse("it resizes batch or channels");
+    for (int d = 2; d < dims; ++d) {
+      double& scale = scales[static_cast<std::size_t>(d)];
+      const std::int64_t size = x.size(d);
+      x = first_if_one(c, x, d, static_cast<double>(size) * scale);
+      if (x.size(d) != size) scale = 1;
+    }
     o.scale_factor = of_last(scales, ScaleFactor(0));
   }
   return {interpolate(x, o)};

@@ -67,6 +67,13 @@ void set_integer(pb::NodeProto& node, const char* name, std::int64_t value) {
   attribute.set_i(value);
 }
 
+void set_text(pb::NodeProto& node, const char* name, const char* value) {
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(pb::AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
 template <class T>
 Tensor list(const std::vector<T>& values) {
   return from_vector<T>(values, {static_cast<std::int64_t>(values.size())});
@@ -120,6 +127,31 @@ TEST_CASE("Expand and Pad refuse results of more than 2^31 elements") {
   // If the axis were padded by the last amount, the sum would not bound the size.
   const Tensor pads = list(List{-kMany, kMany, 0, 0});
   CHECK(contains(error("Pad", square, {pads, Tensor(), list(List{0, -2})}), "axis -2 is repeated"));
+}
+
+TEST_CASE("Resize with pytorch_half_pixel takes the first element where one is left") {
+  const auto resized = [](const char* place, const char* mode, const Tensor& to) {
+    Model model;
+    model.input("x", kFloat32);
+    model.initializer("to", to);
+    const bool factors = to.dtype() == kFloat32;
+    auto& node = factors ? model.node("Resize", {"x", "", "to"}, "y")
+                         : model.node("Resize", {"x", "", "", "to"}, "y");
+    set_text(node, "mode", mode);
+    set_text(node, "coordinate_transformation_mode", place);
+    const Tensor x = arange(10, kFloat32).reshape({1, 1, 2, 5});
+    return model.load({"y"})->run({x})[0].reshape({-1});
+  };
+  using List = std::vector<std::int64_t>;
+  const auto values = [](const std::vector<float>& v) { return list(v); };
+  const Tensor row = list(List{1, 1, 1, 3}), one = list<float>({1, 1, 0.6F, 0.25F});
+  // From onnxruntime 1.32.
+  const char* const place = "pytorch_half_pixel";
+  CHECK(allclose(resized(place, "linear", row), values({1.F / 3, 2, 11.F / 3}), 1e-5));
+  CHECK(allclose(resized(place, "cubic", row), values({0.259259F, 2, 3.740739F}), 1e-5));
+  CHECK(allclose(resized("half_pixel", "linear", row), values({17.F / 6, 4.5, 37.F / 6}), 1e-5));
+  for (const char* mode : {"linear", "cubic"}) CHECK(resized(place, mode, one).item<float>() == 0);
+  CHECK(resized("half_pixel", "linear", one).item<float>() == doctest::Approx(3.1666665));
 }
 
 TEST_CASE("CumSum keeps the type") {
