@@ -248,11 +248,32 @@ Results run_constant_of_shape(const Call& c) {
   return {full(shape, value->second.item(), {.dtype = value->second.dtype(), .device = kCPU})};
 }
 
+/// The number of integers from `begin` up to `end`, which is not one of them.
+std::uint64_t range_length(std::int64_t begin, std::int64_t end, std::int64_t step) {
+  if (step > 0 ? begin >= end : begin <= end) return 0;
+  // Unsigned differences do not overflow.
+  const auto from = static_cast<std::uint64_t>(begin), to = static_cast<std::uint64_t>(end),
+             by = static_cast<std::uint64_t>(step);
+  const std::uint64_t distance = step > 0 ? to - from : from - to, stride = step > 0 ? by : 0 - by;
+  return distance / stride + (distance % stride != 0 ? 1 : 0);
+}
+
 Results run_range(const Call& c) {
+  const TensorOptions options{.dtype = c[0].dtype(), .device = kCPU};
+  const bool floating =
+      is_floating(c[0].dtype()) || is_floating(c[1].dtype()) || is_floating(c[2].dtype());
+  if (!floating) {
+    const auto begin = c[0].item<std::int64_t>(), end = c[1].item<std::int64_t>(),
+               step = c[2].item<std::int64_t>();
+    if (step == 0) c.node.refuse("a step of 0");
+    const std::uint64_t length = range_length(begin, end, step);
+    if (length > static_cast<std::uint64_t>(kMostElements))
+      c.node.refuse("a range of more than 2^31 numbers");
+    return {length == 0 ? empty({0}, options) : arange(begin, end, step, options)};
+  }
   const double begin = c[0].item<double>(), end = c[1].item<double>(), step = c[2].item<double>();
   if (!(step != 0) || !((end - begin) / step <= static_cast<double>(kMostElements)))
     c.node.refuse("a range of more than 2^31 numbers");
-  const TensorOptions options{.dtype = c[0].dtype(), .device = kCPU};
   if ((end - begin) / step <= 0) return {empty({0}, options)};
   return {arange(c[0].item(), c[1].item(), c[2].item(), options)};
 }

@@ -129,6 +129,30 @@ TEST_CASE("Expand and Pad refuse results of more than 2^31 elements") {
   CHECK(contains(error("Pad", square, {pads, Tensor(), list(List{0, -2})}), "axis -2 is repeated"));
 }
 
+TEST_CASE("Range of integers is exact") {
+  const auto range = [](std::int64_t begin, std::int64_t end, std::int64_t step) {
+    Model model;
+    for (const char* name : {"begin", "end", "step"}) model.input(name, kInt64);
+    model.node("Range", {"begin", "end", "step"}, "y");
+    const auto number = [](std::int64_t v) { return from_vector<std::int64_t>({v}, {}); };
+    const Tensor y = model.load({"y"})->run({number(begin), number(end), number(step)})[0];
+    return y.to_vector<std::int64_t>();
+  };
+  using List = std::vector<std::int64_t>;
+  constexpr std::int64_t kBig = std::int64_t{1} << 62;
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min(),
+                         kMost = std::numeric_limits<std::int64_t>::max();
+  CHECK(range(kBig, kBig + 5, 2) == List{kBig, kBig + 2, kBig + 4});
+  CHECK(range(kBig + 5, kBig, -3) == List{kBig + 5, kBig + 2});
+  CHECK(range(10, -3, -4) == List{10, 6, 2, -2});
+  CHECK(range(kLeast, kMost, kBig) == List{kLeast, -kBig, 0, kBig});
+  CHECK(range(kMost, kLeast, kLeast) == List{kMost, -1});
+  CHECK(range(kBig, kBig + 1, -1).empty());
+  CHECK(range(kBig + 1, kBig, 1).empty());
+  CHECK(contains(message_of<ValueError>([&] { range(0, 1, 0); }), "a step of 0"));
+  CHECK(contains(message_of<ValueError>([&] { range(kLeast, kMost, 1); }), "2^31 numbers"));
+}
+
 TEST_CASE("Resize with pytorch_half_pixel takes the first element where one is left") {
   const auto resized = [](const char* place, const char* mode, const Tensor& to) {
     Model model;
