@@ -379,10 +379,15 @@ Results run_resize(const Call& c) {
 Results run_softmax(const Call& c) { return {softmax(c[0], c.dim(c.integer("axis", -1)))}; }
 Results run_log_softmax(const Call& c) { return {log_softmax(c[0], c.dim(c.integer("axis", -1)))}; }
 
+/// Whether no dimension is reduced. An empty list is otherwise one of all dimensions.
+bool reduces_nothing(const Call& c) {
+  return c.integer("noop_with_empty_axes", 0) != 0 && c.list_or_input("axes", 1).empty();
+}
+
 template <class F>
 Results reduced(const Call& c, F f) {
+  if (reduces_nothing(c)) return {c[0]};
   const List axes = c.list_or_input("axes", 1);
-  if (axes.empty() && c.integer("noop_with_empty_axes", 0) != 0) return {c[0]};
   return {f(c[0], Dims(Shape(axes)), c.integer("keepdims", 1) != 0)};
 }
 Results reduce_sum(const Call& c) {
@@ -397,10 +402,13 @@ Results reduce_max(const Call& c) {
 Results reduce_min(const Call& c) {
   return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return amin(x, d, k); });
 }
+// Norms of single elements are their absolute values.
 Results reduce_l1(const Call& c) {
+  if (reduces_nothing(c)) return {abs(c[0])};
   return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return norm(x, 1, d, k); });
 }
 Results reduce_l2(const Call& c) {
+  if (reduces_nothing(c)) return {abs(c[0])};
   return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return norm(x, 2, d, k); });
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include "ferrite/core/device.h"
 #include "ferrite/data/onnx/onnx_file.h"
@@ -14,6 +15,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/message.h"
 
@@ -176,6 +178,21 @@ TEST_CASE("Resize with pytorch_half_pixel takes the first element where one is l
   CHECK(allclose(resized("half_pixel", "linear", row), values({17.F / 6, 4.5, 37.F / 6}), 1e-5));
   for (const char* mode : {"linear", "cubic"}) CHECK(resized(place, mode, one).item<float>() == 0);
   CHECK(resized("half_pixel", "linear", one).item<float>() == doctest::Approx(3.1666665));
+}
+
+TEST_CASE("ReduceL1 and ReduceL2 of no axes are absolute values, other reductions change nothing") {
+  const Tensor x = from_vector<float>({-1, 2, 3, -4}, {2, 2});
+  for (const char* type : {"ReduceL1", "ReduceL2", "ReduceSum", "ReduceMean", "ReduceMax"}) {
+    CAPTURE(type);
+    Model model;
+    model.input("x", kFloat32);
+    model.initializer("axes", list<std::int64_t>({}));
+    set_integer(model.node(type, {"x", "axes"}, "y"), "noop_with_empty_axes", 1);
+    set_integer(model.node(type, {"x"}, "z"), "noop_with_empty_axes", 1);
+    const auto results = model.load({"y", "z"})->run({x});
+    const bool norm = std::string_view(type).starts_with("ReduceL");
+    for (const Tensor& y : results) CHECK(equal(y, norm ? abs(x) : x));
+  }
 }
 
 TEST_CASE("CumSum keeps the type") {
