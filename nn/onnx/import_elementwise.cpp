@@ -51,6 +51,11 @@ Tensor power(const Tensor& a, const Tensor& b) {
   return (number ? pow(a, b.item()) : pow(a, b)).to(a.dtype());
 }
 
+/// The sign of NaN is NaN; that of sign() is 0.
+Tensor sign_or_nan(const Tensor& x) {
+  return is_floating(x.dtype()) ? where(isnan(x), x.detach(), sign(x)) : sign(x);
+}
+
 /// Division of integers rounds towards zero, as in C; by zero it gives 0.
 Tensor divide(const Tensor& a, const Tensor& b) {
   if (is_floating(a.dtype()) || is_floating(b.dtype())) return a / b;
@@ -140,7 +145,7 @@ const KernelTable& elementwise_kernels() {
   static const KernelTable table{
       {"Neg", kFunction<neg>},
       {"Abs", kFunction<abs>},
-      {"Sign", kFunction<sign>},
+      {"Sign", kFunction<sign_or_nan>},
       {"Relu", kFunction<relu>},
       {"Floor", kFunction<floor>},
       {"Ceil", kFunction<ceil>},

@@ -195,6 +195,21 @@ TEST_CASE("ReduceL1 and ReduceL2 of no axes are absolute values, other reduction
   }
 }
 
+TEST_CASE("Sign of NaN is NaN") {
+  const auto sign_of = [](const Tensor& x) {
+    Model model;
+    model.input("x", x.dtype());
+    model.node("Sign", {"x"}, "y");
+    return model.load({"y"})->run({x})[0];
+  };
+  const auto y = sign_of(list<float>({std::nanf(""), -0.F, 2, -INFINITY})).to_vector<float>();
+  CHECK(std::isnan(y[0]));
+  CHECK(y[1] == 0);
+  CHECK(y[2] == 1);
+  CHECK(y[3] == -1);
+  CHECK(equal(sign_of(list<std::int64_t>({-3, 0, 5})), list<std::int64_t>({-1, 0, 1})));
+}
+
 TEST_CASE("CumSum keeps the type") {
   Model model;
   model.input("x", kInt32);
