@@ -51,9 +51,18 @@ Results run_reshape(const Call& c) {
 Results run_flatten(const Call& c) {
   const std::int64_t axis = c.integer("axis", 1);
   const int at = axis == c[0].dim() ? c[0].dim() : c.dim(axis);
-  std::int64_t rows = 1, columns = 1;
-  for (int d = 0; d < c[0].dim(); ++d) (d < at ? rows : columns) *= c[0].size(d);
-  return {c[0].reshape({rows, columns})};
+  // Some sizes of an empty tensor may have a product of 2^63 or more.
+  const auto product = [&](int begin, int end) -> std::int64_t {
+    std::int64_t result = 1;
+    bool overflows = false;
+    for (int d = begin; d < end; ++d) {
+      if (c[0].size(d) == 0) return 0;
+      overflows |= __builtin_mul_overflow(result, c[0].size(d), &result);
+    }
+    if (overflows) c.node.refuse("a size of 2^63 or more");
+    return result;
+  };
+  return {c[0].reshape({product(0, at), product(at, c[0].dim())})};
 }
 
 Results run_squeeze(const Call& c) {

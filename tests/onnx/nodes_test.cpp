@@ -131,6 +131,19 @@ TEST_CASE("Expand and Pad refuse results of more than 2^31 elements") {
   CHECK(contains(error("Pad", square, {pads, Tensor(), list(List{0, -2})}), "axis -2 is repeated"));
 }
 
+TEST_CASE("Flatten refuses sizes of 2^63 or more, which empty tensors may have") {
+  const auto flat = [](std::int64_t axis) {
+    Model model;
+    model.input("x", kFloat32);
+    set_integer(model.node("Flatten", {"x"}, "y"), "axis", axis);
+    const Tensor x = empty({1, 1, 0}, kFloat32).expand({1LL << 32, 1LL << 32, 0});
+    return model.load({"y"})->run({x})[0].shape();
+  };
+  CHECK(flat(1) == Shape{1LL << 32, 0});
+  CHECK(flat(3) == Shape{0, 1});
+  CHECK(contains(message_of<ValueError>([&] { flat(2); }), "a size of 2^63 or more"));
+}
+
 TEST_CASE("Range of integers is exact") {
   const auto range = [](std::int64_t begin, std::int64_t end, std::int64_t step) {
     Model model;
