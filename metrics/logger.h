@@ -133,6 +133,7 @@ struct LoggedSeries {
   std::vector<double> steps;   ///< the steps of the logged values
   std::vector<double> values;  ///< the logged values
 
+  /// Appends a value.
   void add(std::int64_t step, double value) {
     steps.push_back(static_cast<double>(step));
     values.push_back(value);
