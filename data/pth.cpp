@@ -27,10 +27,16 @@ bool begins_with(Bytes bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
 }
 
+/// The bytes of a storage, and where they begin in the file.
+struct StoredBytes {
+  Bytes bytes;
+  std::uint64_t offset = 0;
+};
+
 /// The bytes of the storages in a file.
 struct Source {
   Pickle pickle;
-  std::vector<Bytes> storages;  // in the order of the pickle's
+  std::vector<StoredBytes> storages;  // in the order of the pickle's
 };
 
 std::uint64_t bytes_of(const PickledStorage& storage) {
@@ -71,7 +77,8 @@ Source read_archive(Bytes bytes, const Where& where, bool checksums) {
     where.check(member->size == expected, member->entry,
                 "expected storage '{}' to have {} bytes, got {}", storage.key, expected,
                 member->size);
-    source.storages.push_back(stored(*member).bytes);
+    const ZipContent elements = stored(*member);
+    source.storages.push_back({elements.bytes, elements.offset});
   }
   return source;
 }
@@ -115,7 +122,7 @@ Source read_sequence(Bytes bytes, const Where& where) {
     where.check(numel == storage.numel, at, "expected {} elements of storage '{}', got {}",
                 storage.numel, storage.key, numel);
     seen[found->second] = true;
-    source.storages[found->second] = bytes.subspan(at + 8, expected);
+    source.storages[found->second] = {bytes.subspan(at + 8, expected), at + 8};
     at += 8 + expected;
   }
   return source;
@@ -139,6 +146,13 @@ bool is_dense(const PickledTensor& tensor, std::uint64_t numel) {
   return static_cast<std::uint64_t>(stride) == numel;
 }
 
+void check_bools(const PickledStorage& storage, const StoredBytes& stored, const Where& where) {
+  const auto bad = std::ranges::find_if(stored.bytes, [](std::uint8_t v) { return v > 1; });
+  where.check(bad == stored.bytes.end(),
+              stored.offset + static_cast<std::uint64_t>(bad - stored.bytes.begin()),
+              "storage '{}': expected a bool of 0 or 1", storage.key);
+}
+
 /// The tensors of a pickle, over copies of the storages, or over the storages themselves where
 /// `keep` holds their memory.
 std::vector<Tensor> make_tensors(const Source& source, const Where& where,
@@ -151,12 +165,13 @@ std::vector<Tensor> make_tensors(const Source& source, const Where& where,
   HostTransfer transfer;
   for (const PickledTensor& t : pickle.tensors) {
     const PickledStorage& storage = pickle.storages[t.storage];
-    const Bytes bytes = source.storages[t.storage];
+    const Bytes bytes = source.storages[t.storage].bytes;
     const auto numel = static_cast<std::int64_t>(bytes.size() / itemsize(t.dtype));
     // Alone in its memory, it needs no view.
     const bool alone = uses[t.storage] == 1 && is_dense(t, static_cast<std::uint64_t>(numel));
     Tensor& base = memory[t.storage];
     if (!base.defined()) {
+      if (t.dtype == kBool) check_bools(storage, source.storages[t.storage], where);
       const Device device = location.target(storage.key, storage.location);
       const Shape shape = alone ? t.shape : Shape{numel};
       const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % itemsize(t.dtype) == 0;

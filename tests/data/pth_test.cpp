@@ -33,15 +33,31 @@ std::vector<double> eighths(std::int64_t from, std::int64_t count) {
   return values;
 }
 
-/// A file with this pickle and one storage of 4 floats, 0 to 3.
-void write_archive(const std::filesystem::path& path, std::string_view pickle) {
+/// A file with this pickle and one storage with these bytes.
+void write_archive(const std::filesystem::path& path, std::string_view pickle,
+                   std::string_view storage) {
   data::AtomicFile file(path, "test");
   data::ZipWriter archive(file, "test");
   archive.add("a/data.pkl", pickle);
-  const float numbers[] = {0, 1, 2, 3};
-  archive.add("a/data/0", {reinterpret_cast<const char*>(numbers), sizeof(numbers)});
+  archive.add("a/data/0", storage);
   archive.finish();
   file.commit();
+}
+/// The same with a storage of 4 floats, 0 to 3.
+void write_archive(const std::filesystem::path& path, std::string_view pickle) {
+  const float numbers[] = {0, 1, 2, 3};
+  write_archive(path, pickle, {reinterpret_cast<const char*>(numbers), sizeof(numbers)});
+}
+
+/// The pickle of a tensor over the storage '0', whose elements `type` and `numel` say; `arguments`
+/// are the offset, the sizes, the strides and what may follow.
+std::string pickled_tensor(std::string_view arguments, std::string_view type = "Float",
+                           char numel = 4, std::string_view version = "") {
+  return fmt::format(
+      "\x80\x02"
+      "ctorch._utils\n_rebuild_tensor{}\n((U\7storagectorch\n{}Storage\nU\1"
+      "0U\3cpuK{}tQ{}tR.",
+      version, type, numel, arguments);
 }
 
 }  // namespace
@@ -228,14 +244,7 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
   CHECK(contains(message(keys + "."), "refer to each other so often"));
 
   // Tensors stay within their memory.
-  const auto tensor = [](std::string_view arguments) {
-    std::string pickle =
-        "\x80\x02"
-        "ctorch._utils\n_rebuild_tensor\n((U\7storagectorch\nFloatStorage\n"
-        "U\1"
-        "0U\3cpuK\4tQ";
-    return pickle + std::string(arguments) + "tR.";
-  };
+  const auto tensor = [](std::string_view arguments) { return pickled_tensor(arguments); };
   write_archive(dir / "good.pth", tensor("K\1(K\2t(K\2t"));
   CHECK(load_pth(dir / "good.pth").to_tensor().to_vector<double>() == std::vector<double>{1, 3});
   CHECK(contains(message(tensor("K\1(K\3t(K\2t")), "beyond its storage"));
@@ -257,6 +266,21 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
   CHECK(contains(message_of<IndexError>([&] { (void)run["epoc"]; }), "the closest is 'epoch'"));
   CHECK(contains(message_of<ValueError>([&] { (void)run["name"].to_int(); }),
                  "expected a int, got string"));
+}
+
+TEST_CASE("pth: the bytes of bools are 0 and 1") {
+  const TempDir dir;
+  const std::string pickle = pickled_tensor("K\1(K\3t(K\1t", "Bool");
+  for (const bool mmap : {false, true}) {
+    write_archive(dir / "b.pth", pickle, std::string("\0\1\0\1", 4));
+    CHECK(load_pth(dir / "b.pth", {.mmap = mmap}).to_tensor().to_vector<bool>() ==
+          std::vector<bool>{true, false, true});
+    write_archive(dir / "b.pth", pickle, std::string("\0\1\2\1", 4));
+    const std::string content = read_file(dir / "b.pth");
+    const std::size_t at = content.find(std::string("\0\1\2\1", 4)) + 2;
+    CHECK(contains(message_of<IoError>([&] { load_pth(dir / "b.pth", {.mmap = mmap}); }),
+                   fmt::format("byte {}: storage '0': expected a bool of 0 or 1", at)));
+  }
 }
 
 TEST_CASE("pth: what PyTorch saves comes back to it to the bit, through Ferrite") {
