@@ -14,6 +14,8 @@ namespace ferrite::data {
 
 namespace {
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // of a storage
+
 // ---- The machine
 
 class Machine : private PickleStack {
@@ -82,7 +84,7 @@ class Machine : private PickleStack {
     storage.key = argument(id, 2, Kind::string, "the key of a storage").text;
     storage.location = argument(id, 3, Kind::string, "the device of a storage").text;
     const std::int64_t numel = argument(id, 4, Kind::integer, "the size of a storage").integer;
-    check(numel >= 0 && numel < (std::int64_t{1} << 56), "a storage claims {} elements", numel);
+    check(numel >= 0 && numel < kMostElements, "a storage claims {} elements", numel);
     storage.numel = static_cast<std::uint64_t>(numel);
     if (id.items.size() > 5)
       check(id.items[5]->kind == Kind::none,
@@ -110,6 +112,34 @@ class Machine : private PickleStack {
     return shape;
   }
 
+  /// A tensor lies within its storage, and 64 bits can count its bytes; a size of 0 counts as 1.
+  void check_extent(PickledTensor& tensor, const PickledStorage& memory) {
+    std::int64_t end = 0;  // the last element, from the first one
+    std::uint64_t bytes = itemsize(tensor.dtype);
+    bool fits = true, counts = true, empty = false;
+    for (int d = 0; d < tensor.shape.size(); ++d) {
+      const std::int64_t size = std::max<std::int64_t>(tensor.shape[d], 1);
+      std::int64_t step = 0;
+      empty |= tensor.shape[d] == 0;
+      fits &= !__builtin_mul_overflow(size - 1, tensor.strides[d], &step) &&
+              !__builtin_add_overflow(end, step, &end);
+      counts &= !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes);
+    }
+    const std::uint64_t elements =
+        memory.numel / itemsize(tensor.dtype) * itemsize(memory.dtype) +
+        memory.numel % itemsize(tensor.dtype) * itemsize(memory.dtype) / itemsize(tensor.dtype);
+    check(empty || (fits && !__builtin_add_overflow(end, tensor.offset, &end) &&
+                    static_cast<std::uint64_t>(end) < elements),
+          "a tensor {} reaches beyond its storage of {} elements", tensor.shape.str(),
+          memory.numel);
+    check(counts && bytes < std::uint64_t{1} << 62,
+          "a tensor {} has more bytes than 64 bits can count", tensor.shape.str());
+    if (!empty) return;
+    // Without elements it may lie anywhere, and views of it must not overflow.
+    tensor.offset = 0;
+    if (!fits || end >= kMostElements) tensor.strides = contiguous_strides(tensor.shape);
+  }
+
   void rebuild_tensor(const Object& arguments, std::optional<std::size_t> dtype_at) {
     const Object& storage = argument(arguments, 0, Kind::storage, "a storage");
     const PickledStorage& memory = out_.storages[static_cast<std::size_t>(storage.integer)];
@@ -123,20 +153,7 @@ class Machine : private PickleStack {
     check(tensor.shape.size() == tensor.strides.size() && tensor.offset >= 0,
           "expected as many strides as sizes, and an offset of 0 or more");
     check(dtype_at || memory.typed, "the tensor and its storage have no element type");
-    std::int64_t end = tensor.offset;  // the last element
-    bool fits = true, empty = false;
-    for (int d = 0; d < tensor.shape.size(); ++d) {
-      std::int64_t step = 0;
-      empty |= tensor.shape[d] == 0;
-      fits &= !__builtin_mul_overflow(tensor.shape[d] - 1, tensor.strides[d], &step) &&
-              !__builtin_add_overflow(end, step, &end);
-    }
-    const std::uint64_t elements =
-        memory.numel / itemsize(tensor.dtype) * itemsize(memory.dtype) +
-        memory.numel % itemsize(tensor.dtype) * itemsize(memory.dtype) / itemsize(tensor.dtype);
-    check(empty || (fits && static_cast<std::uint64_t>(end) < elements),
-          "a tensor {} reaches beyond its storage of {} elements", tensor.shape.str(),
-          memory.numel);
+    check_extent(tensor, memory);
     push(Kind::tensor)->integer = static_cast<std::int64_t>(out_.tensors.size());
     out_.tensors.push_back(tensor);
   }

@@ -136,6 +136,7 @@ Source read_source(Bytes bytes, const Where& where, bool checksums) {
   return read_sequence(bytes, where);
 }
 
+/// Whether the tensor's elements are all those of a storage of `numel`, in row-major order.
 bool is_dense(const PickledTensor& tensor, std::uint64_t numel) {
   if (tensor.offset != 0) return false;
   std::int64_t stride = 1;

@@ -268,6 +268,37 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
                  "expected a int, got string"));
 }
 
+TEST_CASE("pth: sizes of tensors that no memory holds") {
+  const TempDir dir;
+  const auto number = [](std::uint64_t value) {
+    std::string text = "\x8a\x08";
+    data::append_little(text, value);
+    return text;
+  };
+  const auto load_one = [&](const std::string& arguments, bool mmap) {
+    write_archive(dir / "t.pth", pickled_tensor(arguments));
+    return load_pth(dir / "t.pth", {.mmap = mmap}).to_tensor();
+  };
+  const std::string large = number(std::uint64_t{1} << 40), most = number(INT64_MAX);
+  for (const bool mmap : {false, true}) {
+    CHECK(contains(message_of<IoError>([&] {
+                     load_one("I0\n(I0\n" + large + large + large + "t(K\7K\7" + large + "K\1t",
+                              mmap);
+                   }),
+                   "a tensor [0, 1099511627776, 1099511627776, 1099511627776] has more bytes"));
+    // Strides of 0 make few elements many.
+    CHECK(contains(
+        message_of<IoError>([&] { load_one("I0\n(" + large + large + "t(I0\nI0\nt", mmap); }),
+        "has more bytes than 64 bits can count"));
+    // Empty tensors begin anywhere, also beyond their memory.
+    const Tensor empty = load_one(most + "(I0\nK\5t(" + most + most + "t", mmap);
+    CHECK(empty.shape() == Shape{0, 5});
+    CHECK(empty.storage_offset() == 0);
+    CHECK(empty.select(1, 4).storage_offset() == 4);
+    CHECK(empty.to_vector<double>().empty());
+  }
+}
+
 TEST_CASE("pth: the bytes of bools are 0 and 1") {
   const TempDir dir;
   const std::string pickle = pickled_tensor("K\1(K\3t(K\1t", "Bool");
