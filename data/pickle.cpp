@@ -140,7 +140,25 @@ class Machine : private PickleStack {
     if (!fits || end >= kMostElements) tensor.strides = contiguous_strides(tensor.shape);
   }
 
-  void rebuild_tensor(const Object& arguments, std::optional<std::size_t> dtype_at) {
+  /// The argument after all others, if there is one: {"conj": True, "neg": True}.
+  void read_metadata(const Object& arguments, std::size_t metadata_at, PickledTensor& tensor) {
+    if (arguments.items.size() <= metadata_at || at(arguments, metadata_at, Kind::none)) return;
+    const Object& metadata = argument(arguments, metadata_at, Kind::dict, "a dict of metadata");
+    for (std::size_t i = 0; i < metadata.items.size(); i += 2) {
+      const Object &key = *metadata.items[i], &value = *metadata.items[i + 1];
+      const bool known = key.kind == Kind::string && (key.text == "conj" || key.text == "neg");
+      check(known && value.kind == Kind::boolean,
+            "expected 'conj' and 'neg' as the metadata of a tensor, and True or False for them");
+      (key.text == "conj" ? tensor.conj : tensor.neg) = value.integer != 0;
+    }
+    check(!tensor.conj || is_complex(tensor.dtype), "the conj bit of a tensor of {}", tensor.dtype);
+    check(!tensor.neg || is_complex(tensor.dtype) || is_floating(tensor.dtype),
+          "the neg bit of a tensor of {}; call resolve_neg() before saving", tensor.dtype);
+  }
+
+  /// `dtype_at`: the argument that is the element type, if the storage does not say it.
+  void rebuild_tensor(const Object& arguments, std::optional<std::size_t> dtype_at,
+                      std::size_t metadata_at) {
     const Object& storage = argument(arguments, 0, Kind::storage, "a storage");
     const PickledStorage& memory = out_.storages[static_cast<std::size_t>(storage.integer)];
     PickledTensor tensor{.storage = static_cast<std::size_t>(storage.integer)};
@@ -154,6 +172,7 @@ class Machine : private PickleStack {
           "expected as many strides as sizes, and an offset of 0 or more");
     check(dtype_at || memory.typed, "the tensor and its storage have no element type");
     check_extent(tensor, memory);
+    read_metadata(arguments, metadata_at, tensor);
     push(Kind::tensor)->integer = static_cast<std::int64_t>(out_.tensors.size());
     out_.tensors.push_back(tensor);
   }
@@ -223,9 +242,9 @@ class Machine : private PickleStack {
       }
       case Callable::rebuild_tensor:
       case Callable::rebuild_tensor_v2:
-        return rebuild_tensor(arguments, {});
+        return rebuild_tensor(arguments, {}, 6);
       case Callable::rebuild_tensor_v3:
-        return rebuild_tensor(arguments, 6);
+        return rebuild_tensor(arguments, 6, 7);
       case Callable::rebuild_parameter:
         argument(arguments, 0, Kind::tensor, "a tensor");
         return push(arguments.items[0]);

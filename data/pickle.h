@@ -55,6 +55,9 @@ struct PickledTensor {
   std::int64_t offset = 0;  ///< in elements
   Shape shape = {};
   Strides strides = {};
+  /// PyTorch's bits for values that differ from those in the storage: their conjugates, and their
+  /// negatives.
+  bool conj = false, neg = false;
 };
 
 /// What a pickle holds, in memory of at most 400 times the pickle's size.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -154,41 +155,91 @@ void check_bools(const PickledStorage& storage, const StoredBytes& stored, const
               "storage '{}': expected a bool of 0 or 1", storage.key);
 }
 
-/// The tensors of a pickle, over copies of the storages, or over the storages themselves where
-/// `keep` holds their memory.
+/// A copy of the bytes with the values' signs changed as `tensor`'s bits say: of all numbers, and
+/// of the imaginary ones.
+std::vector<std::uint8_t> resolved(Bytes bytes, const PickledTensor& tensor) {
+  std::vector<std::uint8_t> copy(bytes.begin(), bytes.end());
+  const std::size_t parts = is_complex(tensor.dtype) ? 2 : 1, size = itemsize(tensor.dtype) / parts;
+  for (std::size_t i = 0; i < copy.size() / size; ++i) {
+    const bool flip = tensor.neg != (tensor.conj && i % 2 == 1);
+    copy[(i + 1) * size - 1] ^= flip ? 0x80 : 0;  // the sign is the highest bit
+  }
+  return copy;
+}
+
+/// Makes the tensors of a pickle, over copies of the storages, or over the storages themselves
+/// where `keep` holds their memory.
+class TensorMaker {
+ public:
+  TensorMaker(const Source& source, const Where& where, const MapLocation& location,
+              const std::shared_ptr<const MappedFile>& keep)
+      : source_(source),
+        where_(where),
+        location_(location),
+        keep_(keep),
+        memory_(source.pickle.storages.size()) {}
+
+  std::vector<Tensor> run() {
+    std::vector<Tensor> tensors;
+    for (const PickledTensor& t : source_.pickle.tensors) ++memory_of(t).uses;
+    for (const PickledTensor& t : source_.pickle.tensors) tensors.push_back(make(t));
+    transfer_.finish();
+    return tensors;
+  }
+
+ private:
+  struct Memory {
+    int uses = 0;
+    Tensor base = {};
+  };
+
+  /// Tensors share memory if they have the same bits.
+  Memory& memory_of(const PickledTensor& t) { return memory_[t.storage][2 * t.conj + t.neg]; }
+
+  Tensor make(const PickledTensor& t) {
+    const PickledStorage& storage = source_.pickle.storages[t.storage];
+    const auto numel =
+        static_cast<std::int64_t>(source_.storages[t.storage].bytes.size() / itemsize(t.dtype));
+    Memory& memory = memory_of(t);
+    // Alone in its memory, it needs no view.
+    const bool alone = memory.uses == 1 && is_dense(t, static_cast<std::uint64_t>(numel));
+    if (!memory.base.defined()) memory.base = make_base(t, alone ? t.shape : Shape{numel});
+    const Tensor& base = memory.base;
+    where_.check(base.dtype() == t.dtype, 0, "storage '{}' has tensors of {} and {}", storage.key,
+                 base.dtype(), t.dtype);
+    return alone ? base : as_strided(base, t.shape, t.strides, t.offset);
+  }
+
+  /// A tensor over the whole storage.
+  Tensor make_base(const PickledTensor& t, const Shape& shape) {
+    const PickledStorage& storage = source_.pickle.storages[t.storage];
+    const StoredBytes& stored = source_.storages[t.storage];
+    if (t.dtype == kBool) check_bools(storage, stored, where_);
+    Bytes bytes = stored.bytes;
+    const Device device = location_.target(storage.key, storage.location);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % itemsize(t.dtype) == 0;
+    const bool as_stored = !t.conj && !t.neg;
+    if (keep_ && device.is_host() && aligned && as_stored && !bytes.empty())
+      return from_blob(const_cast<std::uint8_t*>(bytes.data()), shape, t.dtype, [k = keep_] {});
+    if (!as_stored) bytes = resolved_.emplace_back(resolved(bytes, t));
+    const Tensor base = empty(shape, {.dtype = t.dtype, .device = device});
+    transfer_.write(base, bytes.data());
+    return base;
+  }
+
+  const Source& source_;
+  const Where& where_;
+  const MapLocation& location_;
+  const std::shared_ptr<const MappedFile>& keep_;
+  std::vector<std::array<Memory, 4>> memory_;       // by storage and bits
+  std::deque<std::vector<std::uint8_t>> resolved_;  // until the transfer has finished
+  HostTransfer transfer_;
+};
+
 std::vector<Tensor> make_tensors(const Source& source, const Where& where,
                                  const MapLocation& location,
                                  const std::shared_ptr<const MappedFile>& keep) {
-  const Pickle& pickle = source.pickle;
-  std::vector<int> uses(pickle.storages.size());
-  for (const PickledTensor& t : pickle.tensors) ++uses[t.storage];
-  std::vector<Tensor> memory(pickle.storages.size()), tensors;
-  HostTransfer transfer;
-  for (const PickledTensor& t : pickle.tensors) {
-    const PickledStorage& storage = pickle.storages[t.storage];
-    const Bytes bytes = source.storages[t.storage].bytes;
-    const auto numel = static_cast<std::int64_t>(bytes.size() / itemsize(t.dtype));
-    // Alone in its memory, it needs no view.
-    const bool alone = uses[t.storage] == 1 && is_dense(t, static_cast<std::uint64_t>(numel));
-    Tensor& base = memory[t.storage];
-    if (!base.defined()) {
-      if (t.dtype == kBool) check_bools(storage, source.storages[t.storage], where);
-      const Device device = location.target(storage.key, storage.location);
-      const Shape shape = alone ? t.shape : Shape{numel};
-      const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % itemsize(t.dtype) == 0;
-      if (keep && device.is_host() && aligned && !bytes.empty()) {
-        base = from_blob(const_cast<std::uint8_t*>(bytes.data()), shape, t.dtype, [keep] {});
-      } else {
-        base = empty(shape, {.dtype = t.dtype, .device = device});
-        transfer.write(base, bytes.data());
-      }
-    }
-    where.check(base.dtype() == t.dtype, 0, "storage '{}' has tensors of {} and {}", storage.key,
-                base.dtype(), t.dtype);
-    tensors.push_back(alone ? base : as_strided(base, t.shape, t.strides, t.offset));
-  }
-  transfer.finish();
-  return tensors;
+  return TensorMaker(source, where, location, keep).run();
 }
 
 // ---- Writing

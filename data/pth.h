@@ -28,7 +28,8 @@ struct PthOptions {
 };
 
 /// Reads a file of torch.save(). Tensors that shared memory share it again, with their strides; all
-/// element types of Ferrite. Parameters become tensors; sets become lists; torch.Size becomes a
+/// element types of Ferrite. Conjugated and negated views (is_conj(), is_neg()) become tensors of
+/// those values, in memory of their own. Parameters become tensors; sets become lists; torch.Size becomes a
 /// tuple, torch.device and torch.dtype text. Nothing of the file is executed: whatever needs
 /// another Python class or function is an IoError that names it, as is what is damaged. Memory is
 /// that of the tensors plus at most 400 bytes for each byte of the pickle.

@@ -55,6 +55,14 @@ def views():
                              .contiguous(memory_format=torch.channels_last)}
 
 
+def signs():
+    """Views whose values are not those of their memory, and one over the same memory whose are."""
+    z = torch.tensor([1 + 2j, 3 - 4j, -5 + 0j])
+    return {"plain": z, "conj": z.conj(), "row": z.conj()[1:], "neg": torch._neg_view(z),
+            "both": torch._neg_view(z.conj()), "imag": torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
+            "double": torch.tensor([1 - 1j], dtype=torch.complex128).conj()}
+
+
 def checkpoint():
     net, sgd = trained()
     return {"model": net.state_dict(), "optimizer": sgd.state_dict(), "epoch": 7, "best": 0.5,
@@ -114,6 +122,8 @@ def main():
     torch.save(views(), folder / "views_old.pth", _use_new_zipfile_serialization=False)
     torch.save(checkpoint(), folder / "checkpoint_old.pth", _use_new_zipfile_serialization=False)
     torch.save(network(), folder / "module.pth")
+    torch.save(signs(), folder / "signs.pth")
+    torch.save(signs(), folder / "signs_old.pth", _use_new_zipfile_serialization=False)
 
 
 main()

@@ -2,6 +2,7 @@
 #include "ferrite/data/pth.h"
 
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <numeric>
 
@@ -120,6 +121,38 @@ TEST_CASE("pth: views share their memory, with strides, in both formats and mapp
     }
   // What was written through the mapping stays in memory.
   CHECK(load_pth(recorded("views"))["row"].to_tensor().to_vector<double>()[0] == 12);
+}
+
+TEST_CASE("pth: conjugated and negated views have their own values") {
+  using Complex = std::complex<double>;
+  for (const std::string name : {"signs", "signs_old"})
+    for (const bool mmap : {false, true}) {
+      CAPTURE(name);
+      CAPTURE(mmap);
+      const Value all = load_pth(recorded(name), {.mmap = mmap});
+      const auto values = [&](const char* key) {
+        return all[key].to_tensor().to_vector<Complex>();
+      };
+      CHECK(values("plain") == std::vector<Complex>{{1, 2}, {3, -4}, {-5, 0}});
+      CHECK(values("conj") == std::vector<Complex>{{1, -2}, {3, 4}, {-5, 0}});
+      CHECK(values("row") == std::vector<Complex>{{3, 4}, {-5, 0}});
+      CHECK(values("neg") == std::vector<Complex>{{-1, -2}, {-3, 4}, {5, 0}});
+      CHECK(values("both") == std::vector<Complex>{{-1, 2}, {-3, -4}, {5, 0}});
+      CHECK(values("double") == std::vector<Complex>{{1, 1}});
+      CHECK(all["imag"].to_tensor().to_vector<double>() == std::vector<double>{-2, 4});
+      CHECK(all["row"].to_tensor().shares_storage(all["conj"].to_tensor()));
+      CHECK_FALSE(all["conj"].to_tensor().shares_storage(all["plain"].to_tensor()));
+    }
+
+  const TempDir dir;
+  const auto message = [&](const std::string& metadata, const char* type) {
+    write_archive(dir / "m.pth", pickled_tensor("I0\n(K\1t(K\1t\x89N" + metadata, type, 4, "_v2"));
+    return message_of<IoError>([&] { load_pth(dir / "m.pth"); });
+  };
+  CHECK(contains(message("}U\4conj\x88s", "Float"), "the conj bit of a tensor of float32"));
+  CHECK(contains(message("}U\3neg\x88s", "Int"), "call resolve_neg() before saving"));
+  CHECK(contains(message("}U\5other\x88s", "Float"), "expected 'conj' and 'neg'"));
+  CHECK(contains(message("K\1", "Float"), "expected a dict of metadata as argument 6"));
 }
 
 TEST_CASE("pth: a checkpoint is a tree of values, in every protocol and format") {
@@ -349,7 +382,7 @@ TEST_CASE("pth: what PyTorch saves comes back to it to the bit, through Ferrite"
 
 TEST_CASE("pth: fuzz") {
   const auto parser = [](data::Bytes b) { data::parse_pth(b, "fuzz"); };
-  for (const std::string name : {"views", "views_old", "state_dict", "checkpoint_old"}) {
+  for (const std::string name : {"views", "views_old", "state_dict", "checkpoint_old", "signs"}) {
     const std::string content = read_file(recorded(name));
     fuzz_truncations(content, parser);
     fuzz_flips(content, 2000, parser);
