@@ -54,27 +54,35 @@ class Converter {
         return object.integer;
       case Kind::real:
         return object.real;
-      case Kind::string:
-      case Kind::bytes:
-        break;
       case Kind::dtype:
         return name(object.dtype);
       case Kind::name:
         return object.text;
       case Kind::storage:
         where_.fail(0, "a storage without a tensor is not supported; save tensors");
-      case Kind::tensor:
-        return tensors_[static_cast<std::size_t>(object.integer)];
       default:
         break;
     }
     done_[&object];
-    Value value = object.kind == Kind::string  ? Value(object.text)
-                  : object.kind == Kind::bytes ? Value::bytes(object.text)
-                  : object.kind == Kind::dict  ? dict_of(object, depth)
-                                               : list_of(object, depth);
+    Value value = shared_value(object, depth);
     done_[&object] = {value, written_ - before, true};
     return value;
+  }
+
+  /// A value that is kept for the other places where the object occurs.
+  Value shared_value(const Object& object, int depth) {
+    switch (object.kind) {
+      case Kind::string:
+        return object.text;
+      case Kind::bytes:
+        return Value::bytes(object.text);
+      case Kind::tensor:
+        return tensors_[static_cast<std::size_t>(object.integer)];
+      case Kind::dict:
+        return dict_of(object, depth);
+      default:
+        return list_of(object, depth);
+    }
   }
 
   Value list_of(const Object& object, int depth) {

@@ -47,7 +47,7 @@ void save_pth(const Value& value, const std::filesystem::path& path);
 ///   sgd.load_state_dict(data::state_of_torch(run["optimizer"]));
 /// Numbers become 0-dimensional tensors (float64, int64), lists of numbers tensors of one
 /// dimension, None and text are left out, and names are joined by dots ("state.0.exp_avg",
-/// "param_groups.0.lr").
+/// "param_groups.0.lr"). ValueError as of Value::tensors().
 StateDict state_of_torch(const Value& tree);
 /// And back, for PyTorch's load_state_dict().
 Value state_for_torch(const StateDict& state);

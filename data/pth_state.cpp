@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ferrite/data/pth.h"
+#include "ferrite/data/value_names.h"
 
 namespace ferrite::data {
 
@@ -28,22 +29,9 @@ Tensor numbers_of(const Value::List& list, const Shape& shape) {
   return from_vector(values, shape);
 }
 
-void flatten(const std::string& name, const Value& value, StateDict& out) {
-  const std::string begin = name.empty() ? "" : name + ".";
-  if (value.is_tensor()) {
-    out.insert(name, value.to_tensor());
-  } else if (is_number(value)) {
-    out.insert(name, numbers_of({value}, {}));
-  } else if (value.kind() == Value::Kind::list && !value.items().empty() &&
-             std::ranges::all_of(value.items(), is_number)) {
-    out.insert(name, numbers_of(value.items(), {static_cast<std::int64_t>(value.size())}));
-  } else if (value.is_list()) {
-    for (std::size_t i = 0; i < value.size(); ++i)
-      flatten(begin + std::to_string(i), value.items()[i], out);
-  } else if (value.is_dict()) {
-    for (const auto& [key, item] : value.entries())
-      flatten(begin + (key.kind() == Value::Kind::string ? key.to_string() : key.str()), item, out);
-  }
+bool is_list_of_numbers(const Value& value) {
+  return value.kind() == Value::Kind::list && !value.items().empty() &&
+         std::ranges::all_of(value.items(), is_number);
 }
 
 std::optional<std::int64_t> index_of(const std::string& key) {
@@ -100,7 +88,17 @@ Value tree_of(const Node& node, const std::string& name, bool of_parameter) {
 
 StateDict state_of_torch(const Value& tree) {
   StateDict state;
-  flatten("", tree, state);
+  for_each_named(tree, [&state](const std::string& name, const Value& value) {
+    if (value.is_tensor())
+      state.insert(name, value.to_tensor());
+    else if (is_number(value))
+      state.insert(name, numbers_of({value}, {}));
+    else if (is_list_of_numbers(value))
+      state.insert(name, numbers_of(value.items(), {std::ssize(value.items())}));
+    else
+      return false;
+    return true;
+  });
   return state;
 }
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "ferrite/core/closest.h"
+#include "ferrite/data/value_names.h"
 
 namespace ferrite::data {
 
@@ -168,18 +169,10 @@ StateDict Value::tensors() const {
   FERRITE_CHECK(is_list() || is_dict(), ValueError, kValueOp,
                 "expected a dict or a list that holds tensors, got {} {}", name(kind()), str());
   StateDict all;
-  const auto visit = [&all](const auto& self, const std::string& prefix,
-                            const Value& value) -> void {
-    if (value.is_tensor()) return all.insert(prefix, value.to_tensor());
-    const std::string begin = prefix.empty() ? "" : prefix + ".";
-    if (value.is_list())
-      for (std::size_t i = 0; i < value.size(); ++i)
-        self(self, begin + std::to_string(i), value.items()[i]);
-    if (value.is_dict())
-      for (const auto& [key, item] : value.entries())
-        self(self, begin + (key.kind() == Kind::string ? key.to_string() : key.str()), item);
-  };
-  visit(visit, "", *this);
+  for_each_named(*this, [&all](const std::string& name, const Value& value) {
+    if (value.is_tensor()) all.insert(name, value.to_tensor());
+    return value.is_tensor();
+  });
   return all;
 }
 

@@ -97,7 +97,9 @@ class Value {
 
   /// All tensors below this value, under their keys joined by dots ("model.fc.weight",
   /// "optimizer.state.0.momentum_buffer"); positions stand for the keys of lists. ValueError where
-  /// two would have one name, or the value is a tensor itself.
+  /// two would have one name, or the value is a tensor itself, or the names would take more than
+  /// 1 MB and 16 times the memory of the values, as with a long key above a list in which one
+  /// tensor occurs very often.
   StateDict tensors() const;
 
   /// As Python prints it, with tensors by dtype and shape; what is long or deep is shortened.

@@ -9,6 +9,7 @@
 #include "ferrite/data/onnx/onnx_tensors.h"
 #include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors_shards.h"
+#include "ferrite/data/value_names.h"
 #include "ferrite/data/zip.h"
 
 namespace ferrite::inspect {
@@ -46,29 +47,17 @@ bool is_plain(const data::Value& value) {
   return is_leaf(value) || (value.is_dict() && value.entries().empty());
 }
 
-void collect_values(const data::Value& value, const std::string& name,
-                    std::vector<std::pair<std::string, data::Value>>& out) {
-  const std::string begin = name.empty() ? "" : name + ".";
-  if (!name.empty() && is_plain(value)) {
-    out.emplace_back(name, value);
-  } else if (value.is_dict()) {
-    for (const auto& [key, item] : value.entries())
-      collect_values(
-          item, begin + (key.kind() == data::Value::Kind::string ? key.to_string() : key.str()),
-          out);
-  } else if (value.is_list()) {
-    for (std::size_t i = 0; i < value.size(); ++i)
-      collect_values(value.items()[i], begin + std::to_string(i), out);
-  }
-}
-
 Contents read_tree(const std::filesystem::path& path) {
   Contents contents{.format = Format::pth, .tree = data::load_pth(path, {.mmap = true})};
   // A file may hold one tensor, or one number.
   const bool alone = !contents.tree.is_dict() && !contents.tree.is_list();
   const data::Value named = alone ? data::Value::dict({{"value", contents.tree}}) : contents.tree;
   contents.tensors = named.tensors();
-  collect_values(named, "", contents.values);
+  data::for_each_named(named, [&](const std::string& name, const data::Value& value) {
+    const bool listed = !name.empty() && is_plain(value);
+    if (listed) contents.values.emplace_back(name, value);
+    return listed;
+  });
   return contents;
 }
 

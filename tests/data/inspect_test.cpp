@@ -286,6 +286,15 @@ TEST_CASE("inspect: damaged files give the readers' errors and status 1") {
   CHECK(contains(error_of(1, {(dir / "empty").string()}), "expected 8 bytes of header length"));
 }
 
+TEST_CASE("inspect: names of values take no more than a multiple of their memory") {
+  const TempDir dir;
+  const data::Value item = data::Value::dict({{"x", 1}});
+  const data::Value items = data::Value::list(data::Value::List(20'000, item));
+  // Written by Ferrite, the file has each item by itself; one dict is enough for that.
+  data::save_pth(data::Value::dict({{std::string(50'000, 'k'), items}}), dir / "v.pth");
+  CHECK(contains(error_of(1, {(dir / "v.pth").string()}), "keys are too long"));
+}
+
 TEST_CASE("inspect: wrong arguments give status 2, and the program itself runs") {
   const std::vector<std::vector<std::string>> wrong = {
       {},

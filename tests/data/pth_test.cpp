@@ -332,6 +332,52 @@ TEST_CASE("pth: sizes of tensors that no memory holds") {
   }
 }
 
+TEST_CASE("pth: names of tensors take no more than a multiple of the memory of the values") {
+  const TempDir dir;
+  const auto text = [](const std::string& content) {
+    std::string out = "X";
+    data::append_little(out, static_cast<std::uint32_t>(content.size()));
+    return out + content;
+  };
+  const std::string tensor = pickled_tensor("I0\n(K\1t(K\1t");
+  const std::string one = tensor.substr(0, tensor.size() - 1);  // without the end
+  const auto memory_error = [&](const std::string& pickle) {
+    write_archive(dir / "n.pth", pickle);
+    const Value tree = load_pth(dir / "n.pth");
+    return message_of<ValueError>([&] { (void)tree.tensors(); });
+  };
+  // 30,000 times one tensor below a key of 20,000 bytes: names of 600 MB.
+  std::string many;
+  for (int i = 0; i < 30'000; ++i) many += "h\1";
+  CHECK(contains(
+      memory_error(one + "q\1" + "0}" + text(std::string(20'000, 'k')) + "](" + many + "es."),
+      "which is 16 times the memory of the values"));
+  // 50 times a list that has one tensor 30,000 times.
+  std::string lists;
+  for (int i = 0; i < 50; ++i) lists += "h\2";
+  CHECK(contains(memory_error(one + "q\1" + "0](" + many + "eq\2" + "0](" + lists + "e."),
+                 "keys are too long for values that occur so often"));
+
+  // A few long keys, and a state dict under several keys, are no reason to refuse a tree.
+  Value::Dict layers;
+  for (int i = 0; i < 20'000; ++i)
+    layers.emplace_back(fmt::format("blocks.{}.weight", i), zeros({1}));
+  const Value weights = Value::dict(std::move(layers));
+  const Value run = Value::dict({{std::string(100'000, 'k'), zeros({1})},
+                                 {"model", weights},
+                                 {"ema", weights},
+                                 {"best", Value::list({weights, weights})}});
+  CHECK(run.tensors().size() == 80'001);
+
+  // The state of an optimizer is named in the same way.
+  const Value state = Value::list(Value::List(30'000, Value::dict({{"x", 1}})));
+  CHECK(data::state_of_torch(state).size() == 30'000);
+  CHECK(contains(message_of<ValueError>([&] {
+                   data::state_of_torch(Value::dict({{std::string(10'000, 'k'), state}}));
+                 }),
+                 "keys are too long"));
+}
+
 TEST_CASE("pth: the bytes of bools are 0 and 1") {
   const TempDir dir;
   const std::string pickle = pickled_tensor("K\1(K\3t(K\1t", "Bool");

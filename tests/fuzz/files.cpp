@@ -21,6 +21,7 @@
 #include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/svhn.h"
 #include "ferrite/data/training_state.h"
+#include "ferrite/data/zip.h"
 #include "ferrite/tests/data/gzip.h"
 #include "ferrite/tests/fuzz/fuzz.h"
 #include "ferrite/tests/fuzz/scratch.h"
@@ -347,6 +348,43 @@ std::string recorded(const std::string& name) {
   return {file.bytes().begin(), file.bytes().end()};
 }
 
+/// A file whose value is `value`, a pickle in which 'h\1' is a tensor.
+std::string pth_of(std::string_view value) {
+  const std::string pickle =
+      "\x80\x02"
+      "ctorch._utils\n_rebuild_tensor\n((U\7storagectorch\nByteStorage\nU\1"
+      "0U\3cpuK\1tQI0\n(K\1t(K\1ttRq\1"
+      "0" +
+      std::string(value) + ".";
+  return written([&](const auto& path) {
+    data::AtomicFile file(path, "fuzz");
+    data::ZipWriter archive(file, "fuzz");
+    archive.add("a/data.pkl", pickle);
+    archive.add("a/data/0", "x");
+    archive.finish();
+    file.commit();
+  });
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+/// Trees with names that would take many times the file's size.
+Seeds pths_of_long_names() {
+  std::string key = "X";
+  data::append_little(key, std::uint32_t{100'000});
+  key += std::string(100'000, 'k');
+  return {pth_of("}" + key + "](" + repeated("h\1", 100'000) + "es"),
+          pth_of("](" + repeated("h\1", 10'000) +
+                 "eq\2"
+                 "0](" +
+                 repeated("h\2", 100) + "e"),
+          pth_of("](h\1" + repeated("2", 300'000) + "e")};
+}
+
 Seeds seeds_of_pth() {
   const auto save = [](const data::Value& value) {
     return written([&](const auto& path) { data::save_pth(value, path); });
@@ -359,8 +397,9 @@ Seeds seeds_of_pth() {
   Value::List many;
   for (int i = 0; i < 200'000; ++i) many.emplace_back(i);
   Seeds seeds{save(small_dict()), save(plain), save(large_dict(3000)), save(Value::list(many))};
-  for (const char* name : {"views_old", "checkpoint_old", "state_dict", "run_SGD"})
+  for (const char* name : {"views_old", "checkpoint_old", "state_dict", "run_SGD", "signs_old"})
     seeds.push_back(recorded(fmt::format("pth/{}.pth", name)));
+  for (std::string& seed : pths_of_long_names()) seeds.push_back(std::move(seed));
   return seeds;
 }
 
