@@ -46,6 +46,7 @@ struct PickledObject {
   double real = 0;
   std::string text = {};
   std::vector<PickledObject*> items = {};
+  const char* was = nullptr;  ///< "set" where it is a list for lack of a kind, else null
 };
 
 /// A tensor over a storage; its geometry fits the storage's size.
@@ -73,10 +74,14 @@ struct Pickle {
 /// Protocols 0 to 5. IoError, with the position, for what is damaged or not on the list.
 Pickle parse_pickle(Bytes bytes, const Where& where, std::uint64_t offset);
 
+/// Whether objects that Value has no kind for become text and lists.
+enum class Inexact : std::uint8_t { convert, refuse };
+
 /// The value of a pickle, with `tensors` in the place of its tensors. IoError for values that
 /// contain themselves, nest deeper than 500 levels, or are, written out, more than 64 for each byte
 /// of the pickle.
-Value to_value(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors);
+Value to_value(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors,
+               Inexact inexact = Inexact::convert);
 
 /// Where the elements of a tensor lie that is to be pickled.
 struct TensorInStorage {

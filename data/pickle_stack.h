@@ -66,6 +66,8 @@ class PickleStack {
   void push(Object* object) { stack_.push_back(object); }
   Object* push(Kind kind) { return push(make(kind)), stack_.back(); }
   void push_text(Kind kind, std::string text) { push(kind)->text = std::move(text); }
+  /// The value on top stands for one of this type.
+  void mark(const char* type) { top()->was = type; }
   void push_integer(std::int64_t value) { push(Kind::integer)->integer = value; }
   /// Two's complement, little endian.
   void push_long(Bytes digits) {

@@ -17,8 +17,9 @@ constexpr int kDeepestValue = 500;
 /// Turns objects, which may occur several times, into values.
 class Converter {
  public:
-  Converter(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors)
-      : where_(where), tensors_(tensors), most_(64 * pickle.bytes) {}
+  Converter(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors,
+            Inexact inexact)
+      : where_(where), tensors_(tensors), inexact_(inexact), most_(64 * pickle.bytes) {}
 
   Value convert(const Object& object, int depth = 0) {
     where_.check(depth < kDeepestValue, 0, "expected values nested at most {} deep", kDeepestValue);
@@ -42,9 +43,18 @@ class Converter {
                  most_);
   }
 
+  void check_exact(const Object& object) const {
+    const char* const type = object.kind == Kind::dtype  ? "torch.dtype"
+                             : object.kind == Kind::name ? "type"
+                                                         : object.was;
+    where_.check(!type, 0, "holds a value of Python's type {}, which becomes {} here", type,
+                 object.kind == Kind::list ? "a list" : "text");
+  }
+
   Value convert_new(const Object& object, int depth) {
     const std::size_t before = written_;
     count(1 + object.text.size() / 2);
+    if (inexact_ == Inexact::refuse) check_exact(object);
     switch (object.kind) {
       case Kind::none:
         return {};
@@ -120,6 +130,7 @@ class Converter {
 
   const Where& where_;
   const std::vector<Tensor>& tensors_;
+  Inexact inexact_;
   std::size_t written_ = 0, most_;
   std::unordered_map<const Object*, Done> done_;
 };
@@ -253,11 +264,12 @@ class Pickler {
 
 }  // namespace
 
-Value to_value(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors) {
+Value to_value(const Pickle& pickle, const Where& where, const std::vector<Tensor>& tensors,
+               Inexact inexact) {
   where.check(pickle.tensors.size() == tensors.size(), 0,
               "expected no tensors in what precedes the value of the file, got {}",
               pickle.tensors.size());
-  return Converter(pickle, where, tensors).convert(*pickle.root);
+  return Converter(pickle, where, tensors, inexact).convert(*pickle.root);
 }
 
 std::string to_pickle(const Value& value,

@@ -323,7 +323,8 @@ Value load_pth(const std::filesystem::path& path, const PthOptions& options) {
   const Where where{kLoadPth, text};
   const Source source = read_source(file->bytes(), where, options.checksums);
   return to_value(source.pickle, where,
-                  make_tensors(source, where, options.map_location, options.mmap ? file : nullptr));
+                  make_tensors(source, where, options.map_location, options.mmap ? file : nullptr),
+                  options.exact ? Inexact::refuse : Inexact::convert);
 }
 
 Value parse_pth(Bytes bytes, std::string_view name) {

@@ -25,14 +25,17 @@ struct PthOptions {
   /// Whether the checksums of an archive are verified. PyTorch can write files without them
   /// (torch.serialization.set_crc32_options(False)).
   bool checksums = true;
+  /// Whether sets, torch.dtype, torch.device and types, which become lists and text, are IoErrors
+  /// instead.
+  bool exact = false;
 };
 
 /// Reads a file of torch.save(). Tensors that shared memory share it again, with their strides; all
 /// element types of Ferrite. Conjugated and negated views (is_conj(), is_neg()) become tensors of
-/// those values, in memory of their own. Parameters become tensors; sets become lists; torch.Size becomes a
-/// tuple, torch.device and torch.dtype text. Nothing of the file is executed: whatever needs
-/// another Python class or function is an IoError that names it, as is what is damaged. Memory is
-/// that of the tensors plus at most 400 bytes for each byte of the pickle.
+/// those values, in memory of their own. Parameters become tensors; sets become lists; torch.Size
+/// becomes a tuple, torch.device and torch.dtype text. Nothing of the file is executed: whatever
+/// needs another Python class or function is an IoError that names it, as is what is damaged.
+/// Memory is that of the tensors plus at most 400 bytes for each byte of the pickle.
 Value load_pth(const std::filesystem::path& path, const PthOptions& options = {});
 /// The same from memory, as copies on the host; `name` is used in messages.
 Value parse_pth(Bytes bytes, std::string_view name);

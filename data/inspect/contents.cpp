@@ -48,7 +48,8 @@ bool is_plain(const data::Value& value) {
 }
 
 Contents read_tree(const std::filesystem::path& path) {
-  Contents contents{.format = Format::pth, .tree = data::load_pth(path, {.mmap = true})};
+  Contents contents{
+      .format = Format::pth, .path = path, .tree = data::load_pth(path, {.mmap = true})};
   // A file may hold one tensor, or one number.
   const bool alone = !contents.tree.is_dict() && !contents.tree.is_list();
   const data::Value named = alone ? data::Value::dict({{"value", contents.tree}}) : contents.tree;

@@ -19,6 +19,7 @@ std::string_view name(Format format);
 
 struct Contents {
   Format format = Format::safetensors;
+  std::filesystem::path path = {};  ///< of a .pth file
   /// Under dotted names: "model.0.weight". That of a .npy file is "arr_0", as in NumPy's archives.
   StateDict tensors = {};
   /// What is neither a tensor nor holds any, under names of the same kind: numbers, text, lists of

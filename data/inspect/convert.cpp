@@ -40,6 +40,15 @@ void check_no_metadata(const Contents& contents, const std::filesystem::path& pa
     check_can_hold(path, metadata.size(), "entries of metadata", metadata.begin()->first);
 }
 
+/// The whole file, if nothing of it is another value here than in Python.
+data::Value exact_tree(const Contents& contents) {
+  try {
+    return data::load_pth(contents.path, {.mmap = true, .exact = true});
+  } catch (const IoError& error) {
+    fail<ValueError>(kConvertOp, "{}; --tensors-only leaves out all but tensors", error.what());
+  }
+}
+
 }  // namespace
 
 void convert(const Contents& contents, const std::filesystem::path& path,
@@ -55,7 +64,7 @@ void convert(const Contents& contents, const std::filesystem::path& path,
   if (extension == ".pth" || extension == ".pt") {
     check_no_metadata(contents, path, options);
     const bool whole = contents.format == Format::pth && !options.tensors_only;
-    return data::save_pth(whole ? contents.tree : data::Value(contents.tensors), path);
+    return data::save_pth(whole ? exact_tree(contents) : data::Value(contents.tensors), path);
   }
   FERRITE_CHECK(extension != ".onnx", ValueError, kConvertOp,
                 "'{}' would be a network, and tensors alone are none; onnx::save writes one",

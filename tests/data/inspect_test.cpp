@@ -254,6 +254,14 @@ TEST_CASE("inspect: converts from any format to any that can hold it") {
     REQUIRE(inspect_command({tree, "--convert", target, "--tensors-only"}).status == 0);
     CHECK(json_of({target})["tensors"].size() == 4);
   }
+  // PyTorch's types would come out as text.
+  const std::string torch = "tests/data/pth/checkpoint.pth";
+  CHECK(contains(error_of(1, {torch, "--convert", (dir / "other.pth").string()}),
+                 "which becomes text here; --tensors-only leaves out all but tensors"));
+  CHECK_FALSE(std::filesystem::exists(dir / "other.pth"));
+  REQUIRE(inspect_command({torch, "--convert", (dir / "other.pth").string(), "--tensors-only"})
+              .status == 0);
+  CHECK(json_of({torch, "--diff", (dir / "other.pth").string()})["equal"] == true);
   const std::string noted = (dir / "noted.safetensors").string();
   save(weights(), noted, {{"step", "3"}});
   CHECK(contains(error_of(1, {noted, "--convert", out}), "1 entries of metadata, such as 'step'"));

@@ -198,6 +198,46 @@ TEST_CASE("pth: a checkpoint is a tree of values, in every protocol and format")
   }
 }
 
+TEST_CASE("pth: unsigned NumPy integers are their values or an error") {
+  const TempDir dir;
+  const auto scalar = [&](const std::string& bytes) {
+    const std::string type = bytes.size() == 8 ? "u8" : "u1";
+    std::string text;  // Latin-1 as UTF-8
+    for (const char c : bytes)
+      text += static_cast<std::uint8_t>(c) < 0x80
+                  ? std::string(1, c)
+                  : std::string("\xc3") + static_cast<char>(static_cast<std::uint8_t>(c) & 0xbf);
+    std::string pickle =
+        "\x80\x02"
+        "cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(U\2" +
+        type + "tR" + "c_codecs\nencode\n(X";
+    data::append_little(pickle, static_cast<std::uint32_t>(text.size()));
+    write_archive(dir / "u.pth", pickle + text + "U\6latin1tRtR.");
+    return load_pth(dir / "u.pth").to_int();
+  };
+  CHECK(scalar("\xff") == 255);
+  CHECK(scalar(std::string(7, '\xff') + "\x7f") == INT64_MAX);
+  CHECK(contains(message_of<IoError>([&] { scalar(std::string(8, '\xff')); }),
+                 "2^63 and more are not supported, got the uint64 18446744073709551615"));
+}
+
+TEST_CASE("pth: on request, only what Value has a kind for is read") {
+  const TempDir dir;
+  const auto message = [&](const std::string& item) {
+    write_archive(dir / "e.pth", "\x80\x04](K\1" + item + "e.");
+    load_pth(dir / "e.pth");
+    return message_of<IoError>([&] { load_pth(dir / "e.pth", {.exact = true}); });
+  };
+  CHECK(contains(message("ctorch\nfloat16\n"), "type torch.dtype, which becomes text"));
+  CHECK(contains(message("ctorch\ndevice\n(U\3cputR"), "type torch.device, which becomes text"));
+  CHECK(contains(message("cbuiltins\nint\n"), "type type, which becomes text"));
+  for (const char* set : {"\x8f(K\1\x90", "(K\1\x91", "cbuiltins\nset\n(](K\1etR"})
+    CHECK(contains(message(set), "type set, which becomes a list"));
+  CHECK_THROWS_AS(load_pth(recorded("checkpoint"), {.exact = true}), IoError);
+  CHECK(load_pth(recorded("run_Adam"), {.exact = true}).str() ==
+        load_pth(recorded("run_Adam")).str());
+}
+
 TEST_CASE("pth: what was saved loads again, sharing what was shared") {
   const TempDir dir;
   const Tensor base = arange(12).to(kFloat32).view({3, 4});
