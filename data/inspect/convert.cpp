@@ -1,6 +1,7 @@
 #include "ferrite/data/inspect/convert.h"
 
 #include "ferrite/core/error.h"
+#include "ferrite/data/inspect/statistics.h"
 #include "ferrite/data/npy.h"
 #include "ferrite/data/pth.h"
 
@@ -49,6 +50,16 @@ data::Value exact_tree(const Contents& contents) {
   }
 }
 
+/// A view that repeats its elements is written as many times as large.
+void check_size(const Contents& contents) {
+  ElementBudget budget(contents.tensors);
+  for (const auto& [name, tensor] : contents.tensors)
+    FERRITE_CHECK(budget.take(tensor), IoError, kConvertOp,
+                  "tensor '{}' of shape {} is a view that repeats its elements, and with all of "
+                  "them the file would be far larger than their memory; save what it is a view of",
+                  name, tensor.shape());
+}
+
 }  // namespace
 
 void convert(const Contents& contents, const std::filesystem::path& path,
@@ -56,6 +67,7 @@ void convert(const Contents& contents, const std::filesystem::path& path,
   const std::string extension = path.extension().string();
   FERRITE_CHECK(options.max_shard_size == 0 || extension == ".safetensors", ValueError, kConvertOp,
                 "--max-shard-size divides .safetensors, not '{}'", path.string());
+  check_size(contents);
   if (extension == ".safetensors") {
     check_no_values(contents, path, options);
     return data::save_safetensors(contents.tensors, path, contents.metadata,

@@ -15,8 +15,9 @@ struct ConvertOptions {
 
 /// The format is that of the path's extension: .safetensors, .pth or .pt, .npz, .npy. ValueError:
 /// for another; if there are values or metadata that it cannot hold, or that would come out as
-/// others (PthOptions::exact), unless tensors_only; for .npy unless there is one tensor. What the
-/// writers throw: DTypeError for bfloat16 in NumPy's formats.
+/// others (PthOptions::exact), unless tensors_only; for .npy unless there is one tensor. IoError if
+/// views with far more elements than memory would be written. What the writers throw: DTypeError
+/// for bfloat16 in NumPy's formats.
 void convert(const Contents& contents, const std::filesystem::path& path,
              const ConvertOptions& options);
 

@@ -1,6 +1,7 @@
 #include "ferrite/data/inspect/report.h"
 
 #include <cmath>
+#include <complex>
 #include <nlohmann/json.hpp>
 
 #include "ferrite/core/terminal.h"
@@ -56,6 +57,16 @@ std::string dumped(const Json& json) {
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value); }
 
+/// Of the dtypes that have an imaginary part, with it: "1-2j".
+std::string sum_text(std::complex<double> sum, DType dtype) {
+  return number_text(sum.real()) +
+         (is_complex(dtype) ? fmt::format("{:+.6g}j", sum.imag()) : std::string());
+}
+Json json_sum(std::complex<double> sum, DType dtype) {
+  if (!is_complex(dtype)) return json_number(sum.real());
+  return Json::array({json_number(sum.real()), json_number(sum.imag())});
+}
+
 // ---- Comparison
 
 struct Unequal {
@@ -77,13 +88,13 @@ struct Unequal {
 
 struct Comparison {
   std::vector<std::string> only_in_first, only_in_second;
-  std::vector<std::string> shapes, dtypes;  // names
+  std::vector<std::string> shapes, dtypes, not_compared;  // names
   std::vector<Unequal> different;
   std::size_t equal = 0;
 
   bool all_equal() const {
     return only_in_first.empty() && only_in_second.empty() && shapes.empty() && dtypes.empty() &&
-           different.empty();
+           different.empty() && not_compared.empty();
   }
   double greatest() const {
     double most = 0;
@@ -96,6 +107,8 @@ struct Comparison {
 
 Comparison compare(const StateDict& a, const StateDict& b) {
   Comparison result;
+  ElementBudget budget(a);
+  budget.add(b);
   for (const auto& [name, x] : a) {
     const auto found = b.find(name);
     if (found == b.end()) {
@@ -106,6 +119,10 @@ Comparison compare(const StateDict& a, const StateDict& b) {
     if (x.dtype() != y.dtype()) result.dtypes.push_back(name);
     if (x.shape() != y.shape()) {
       result.shapes.push_back(name);
+      continue;
+    }
+    if (!budget.take(x)) {
+      result.not_compared.push_back(name);
       continue;
     }
     const Difference difference = difference_of(x, y);
@@ -121,23 +138,38 @@ Comparison compare(const StateDict& a, const StateDict& b) {
 
 }  // namespace
 
+namespace {
+
+std::string table_of(const StateDict& tensors) {
+  constexpr auto kLeft = terminal::Align::left;
+  terminal::Table table(
+      {{"name", kLeft}, {"dtype", kLeft}, {"shape", kLeft}, {"sum", kLeft}, {"norm", kLeft}});
+  ElementBudget budget(tensors);
+  bool all = true;
+  for (const auto& [name, tensor] : tensors) {
+    std::string sum = "-", norm = "-";
+    if (budget.take(tensor)) {
+      const Statistics s = statistics_of(tensor);
+      sum = sum_text(s.sum, tensor.dtype());
+      norm = number_text(s.norm);
+    } else {
+      all = false;
+    }
+    table.add({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
+  }
+  return table.str() +
+         (all ? "" : "-: not computed for views with far more elements than their memory\n");
+}
+
+}  // namespace
+
 std::string text_of(const Contents& contents, const std::string& path) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) bytes += tensor.nbytes();
   std::string out = fmt::format("{}: {}, {}, {}\n", path, name(contents.format),
                                 terminal::counted(std::ssize(contents.tensors), "tensor"),
                                 ferrite::detail::readable_bytes(bytes));
-  if (!contents.tensors.empty()) {
-    constexpr auto kLeft = terminal::Align::left;
-    terminal::Table table(
-        {{"name", kLeft}, {"dtype", kLeft}, {"shape", kLeft}, {"sum", kLeft}, {"norm", kLeft}});
-    for (const auto& [name, tensor] : contents.tensors) {
-      const Statistics s = statistics_of(tensor);
-      table.add({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(), number_text(s.sum),
-                 number_text(s.norm)});
-    }
-    out += "\n" + table.str();
-  }
+  if (!contents.tensors.empty()) out += "\n" + table_of(contents.tensors);
   if (!contents.values.empty()) out += "\nvalues\n";
   for (const auto& [name, value] : contents.values)
     out += fmt::format("{} = {}\n", name, value.str());
@@ -148,14 +180,20 @@ std::string text_of(const Contents& contents, const std::string& path) {
 
 std::string json_of(const Contents& contents) {
   Json tensors = Json::array(), values = Json::object(), metadata = Json::object();
+  ElementBudget budget(contents.tensors);
   for (const auto& [name, tensor] : contents.tensors) {
-    const Statistics s = statistics_of(tensor);
+    Json sum, norm;
+    if (budget.take(tensor)) {
+      const Statistics s = statistics_of(tensor);
+      sum = json_sum(s.sum, tensor.dtype());
+      norm = json_number(s.norm);
+    }
     tensors.push_back({{"name", name},
                        {"dtype", fmt::format("{}", tensor.dtype())},
                        {"shape", json_shape(tensor.shape())},
                        {"numel", tensor.numel()},
-                       {"sum", json_number(s.sum)},
-                       {"norm", json_number(s.norm)}});
+                       {"sum", sum},
+                       {"norm", norm}});
   }
   for (const auto& [name, value] : contents.values) values[name] = json_value(value);
   for (const auto& [key, text] : contents.metadata) metadata[key] = text;
@@ -189,6 +227,9 @@ std::string diff_text(const Contents& a, const Contents& b, const std::string& p
     out +=
         fmt::format("  {}: {} of {} elements, by at most {} at {}\n", u.name, u.difference.unequal,
                     a.tensors.at(u.name).numel(), number_text(u.difference.greatest), u.position());
+  if (!result.not_compared.empty())
+    out += "not compared, with far more elements than their memory:\n";
+  for (const std::string& name : result.not_compared) out += fmt::format("  {}\n", name);
   out += fmt::format("{} tensor{} equal", result.equal, result.equal == 1 ? "" : "s");
   if (!result.different.empty())
     out += fmt::format(", {} differ by at most {}", result.different.size(),
@@ -219,6 +260,7 @@ std::string diff_json(const Contents& a, const Contents& b) {
                  {"shapes", shapes},
                  {"dtypes", dtypes},
                  {"different", different},
+                 {"not_compared", result.not_compared},
                  {"greatest", json_number(result.greatest())}});
 }
 

@@ -11,16 +11,17 @@ namespace ferrite::inspect {
 std::string text_of(const Contents& contents, const std::string& path);
 /// {"format": "pth", "tensors": [{"name", "dtype", "shape", "numel", "sum", "norm"}, ...],
 /// "values": {name: value}, "metadata": {name: text}}. What JSON has no number for is text: "nan",
-/// "inf", "-inf".
+/// "inf", "-inf". The sum of a complex tensor is [real, imaginary]. Sum and norm are null for views
+/// with far more elements than memory (ElementBudget), and in the table "-".
 std::string json_of(const Contents& contents);
 
 /// What differs: names on one side alone, shapes, dtypes, and of each tensor on both sides that is
-/// unequal the greatest difference.
+/// unequal the greatest difference; views with far more elements than memory are not compared.
 std::string diff_text(const Contents& a, const Contents& b, const std::string& path_a,
                       const std::string& path_b);
 /// {"equal": false, "only_in_first": [name], "only_in_second": [name], "shapes": [{"name", "first",
 /// "second"}], "dtypes": [...], "different": [{"name", "greatest", "position": [i, j], "unequal",
-/// "numel"}], "greatest": 0.5}.
+/// "numel"}], "not_compared": [name], "greatest": 0.5}.
 std::string diff_json(const Contents& a, const Contents& b);
 
 }  // namespace ferrite::inspect

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <complex>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -157,7 +158,7 @@ TEST_CASE("inspect: sums are those of all elements, for every dtype and for view
     CHECK(inspect::statistics_of(t.t()).sum == sum);
     CHECK(inspect::difference_of(t, t).unequal == 0);
   }
-  CHECK(inspect::statistics_of(empty({0, 3})).sum == 0);
+  CHECK(inspect::statistics_of(empty({0, 3})).sum == 0.0);
 
   const std::int64_t large = std::int64_t{1} << 60;
   const auto near = inspect::difference_of(from_vector<std::int64_t>({1, large}, {2}),
@@ -165,6 +166,71 @@ TEST_CASE("inspect: sums are those of all elements, for every dtype and for view
   CHECK(near.unequal == 1);
   CHECK(near.greatest == 1);
   CHECK(near.position == 1);
+}
+
+TEST_CASE("inspect: statistics of views are those of their elements, read by strides") {
+  std::vector<float> values(40'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Tensor base = from_vector(values, {20, 40, 50});
+  for (const Tensor& view : {base.slice(0, 1, 19).slice(2, 3, 50, 7), base.transpose(0, 2),
+                             base.slice(1, 5, 6), as_strided(base, {300, 1, 300}, {3, 9, 2}, 11)}) {
+    const Tensor dense = view.clone(MemoryFormat::contiguous);
+    CAPTURE(view.strides().str());
+    CHECK(inspect::statistics_of(view).sum == inspect::statistics_of(dense).sum);
+    CHECK(inspect::statistics_of(view).norm == inspect::statistics_of(dense).norm);
+    CHECK(inspect::difference_of(view, dense).unequal == 0);
+    dense.data<float>()[7] += 1;
+    CHECK(inspect::difference_of(view, dense).position == 7);
+  }
+  const Tensor integers = base.to(kInt64).transpose(0, 2);
+  CHECK(inspect::difference_of(integers, integers.clone()).unequal == 0);
+}
+
+TEST_CASE("inspect: complex tensors") {
+  using Complex = std::complex<float>;
+  const TempDir dir;
+  const std::string a = (dir / "a.npz").string(), b = (dir / "b.npz").string();
+  const float nan = std::nanf(""), inf = HUGE_VALF;
+  const Tensor z = from_vector<Complex>({{1, 2}, {0, -4}, {2, 0}}, {3});
+  data::save_npz({{"z", z}}, a);
+  const Json json = json_of({a});
+  CHECK(json["tensors"] == Json::parse(R"([{"name": "z", "dtype": "complex64", "shape": [3],
+    "numel": 3, "sum": [3.0, -2.0], "norm": 5.0}])"));
+  CHECK(contains(inspect_command({a}).out, "z     complex64  [3]    3-2j  5\n"));
+  CHECK(json_of({a, "--diff", a})["equal"] == true);
+  data::save_npz({{"z", from_vector<Complex>({{1, 2}, {3, 0}, {2, 1}}, {3})}}, b);
+  CHECK(json_of({a, "--diff", b})["different"][0] == Json::parse(R"({"name": "z", "greatest": 5.0,
+    "position": [1], "unequal": 2, "numel": 3})"));
+  // With a real tensor, and with parts that are NaN or infinite.
+  CHECK(inspect::difference_of(z, from_vector<double>({1, 0, 2}, {3})).greatest == 4);
+  const auto one = [](Complex v) { return from_vector<Complex>({v}, {1}); };
+  CHECK(inspect::difference_of(one({nan, 1}), one({2, nan})).unequal == 0);
+  CHECK(std::isnan(inspect::difference_of(one({nan, 1}), one({2, 1})).greatest));
+  CHECK(inspect::difference_of(one({inf, 1}), one({inf, 2})).greatest == 1);
+}
+
+TEST_CASE("inspect: views with far more elements than memory take no time and no space") {
+  const TempDir dir;
+  const std::string path = "tests/data/pth/repeated.pth";  // 2^31 elements over one, and others
+  const Json json = json_of({path});
+  CHECK(json["tensors"][0]["numel"] == std::int64_t{1} << 31);
+  CHECK(json["tensors"][0]["sum"] == nullptr);
+  CHECK(json["tensors"][0]["norm"] == nullptr);
+  CHECK(json["tensors"][1]["sum"] == 3000.0);  // [3] with a stride of 0 over 1,000 elements
+  const std::string text = inspect_command({path}).out;
+  CHECK(contains(text, "[2147483648]  -     -\n"));
+  CHECK(contains(text, "\n-: not computed for views with far more elements than their memory\n"));
+  const Json difference = json_of({path, "--diff", path});
+  CHECK(difference["equal"] == false);
+  CHECK(difference["not_compared"] == Json::parse(R"(["huge"])"));
+  CHECK(contains(
+      inspect_command({path, "--diff", path}).out,
+      "not compared, with far more elements than their memory:\n  huge\n1 tensor equal\n"));
+  for (const char* to : {"x.pth", "x.safetensors", "x.npz"}) {
+    const std::string out = (dir / to).string();
+    CHECK(contains(error_of(1, {path, "--convert", out}), "tensor 'huge' of shape [2147483648]"));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
 }
 
 TEST_CASE("inspect: differences") {
@@ -189,7 +255,7 @@ TEST_CASE("inspect: differences") {
     "dtypes": [{"name": "steps", "first": "int64", "second": "int32"}],
     "different": [{"name": "model.0.weight", "greatest": 1.0, "position": [1, 1], "unequal": 2,
                    "numel": 4}],
-    "greatest": 1.0})"));
+    "not_compared": [], "greatest": 1.0})"));
   CHECK(inspect_command({a, "--diff", b}).out == fmt::format(R"(only in {}:
   here
 only in {}:

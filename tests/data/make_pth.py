@@ -63,6 +63,11 @@ def signs():
             "double": torch.tensor([1 - 1j], dtype=torch.complex128).conj()}
 
 
+def repeated():
+    """Views that have more elements than their memory, the first one as many as no memory holds."""
+    return {"huge": torch.zeros(1).expand(2**31), "row": torch.tensor([3.]).expand(1000)}
+
+
 def checkpoint():
     net, sgd = trained()
     return {"model": net.state_dict(), "optimizer": sgd.state_dict(), "epoch": 7, "best": 0.5,
@@ -122,6 +127,7 @@ def main():
     torch.save(views(), folder / "views_old.pth", _use_new_zipfile_serialization=False)
     torch.save(checkpoint(), folder / "checkpoint_old.pth", _use_new_zipfile_serialization=False)
     torch.save(network(), folder / "module.pth")
+    torch.save(repeated(), folder / "repeated.pth")
     torch.save(signs(), folder / "signs.pth")
     torch.save(signs(), folder / "signs_old.pth", _use_new_zipfile_serialization=False)
 
