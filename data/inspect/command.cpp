@@ -10,6 +10,7 @@
 #include "ferrite/core/terminal.h"
 #include "ferrite/core/version.h"
 #include "ferrite/data/inspect/convert.h"
+#include "ferrite/data/inspect/printable.h"
 #include "ferrite/data/inspect/report.h"
 
 namespace ferrite::inspect {
@@ -54,6 +55,14 @@ terminal::Help help_of() {
 
 /// For styles and the width of a terminal; null if `out` is not standard output.
 std::FILE* stream_of(const std::ostream& out) { return &out == &std::cout ? stdout : nullptr; }
+
+/// An error may quote what a file says, and have several lines of its own.
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (const std::string_view line : terminal::text_split(text, '\n'))
+    out.append(out.empty() ? "" : "\n").append(printable(line));
+  return out;
+}
 
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -156,7 +165,7 @@ int run(const std::vector<std::string>& arguments, std::ostream& out, std::ostre
     err << terminal::usage_error(nullptr, error);
     return 2;
   } catch (const std::exception& error) {
-    err << terminal::error_line(error.what());
+    err << terminal::error_line(printable_lines(error.what()));
     return 1;
   }
 }

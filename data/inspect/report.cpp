@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ferrite/core/terminal.h"
+#include "ferrite/data/inspect/printable.h"
 #include "ferrite/data/inspect/statistics.h"
 
 namespace ferrite::inspect {
@@ -52,7 +53,7 @@ Json json_value(const data::Value& value) {
 
 /// Text that is not UTF-8 is repaired: JSON has no other.
 std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return printable_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string number_text(double value) { return fmt::format("{:.6g}", value); }
@@ -155,7 +156,8 @@ std::string table_of(const StateDict& tensors) {
     } else {
       all = false;
     }
-    table.add({name, fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
+    table.add(
+        {printable(name), fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
   }
   return table.str() +
          (all ? "" : "-: not computed for views with far more elements than their memory\n");
@@ -166,15 +168,16 @@ std::string table_of(const StateDict& tensors) {
 std::string text_of(const Contents& contents, const std::string& path) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) bytes += tensor.nbytes();
-  std::string out = fmt::format("{}: {}, {}, {}\n", path, name(contents.format),
+  std::string out = fmt::format("{}: {}, {}, {}\n", printable(path), name(contents.format),
                                 terminal::counted(std::ssize(contents.tensors), "tensor"),
                                 ferrite::detail::readable_bytes(bytes));
   if (!contents.tensors.empty()) out += "\n" + table_of(contents.tensors);
   if (!contents.values.empty()) out += "\nvalues\n";
   for (const auto& [name, value] : contents.values)
-    out += fmt::format("{} = {}\n", name, value.str());
+    out += fmt::format("{} = {}\n", printable(name), printable(value.str()));
   if (!contents.metadata.empty()) out += "\nmetadata\n";
-  for (const auto& [key, text] : contents.metadata) out += fmt::format("{} = {}\n", key, text);
+  for (const auto& [key, text] : contents.metadata)
+    out += fmt::format("{} = {}\n", printable(key), printable(text));
   return out;
 }
 
@@ -209,27 +212,27 @@ std::string diff_text(const Contents& a, const Contents& b, const std::string& p
   std::string out;
   const auto add_names = [&](const std::vector<std::string>& names, const std::string& path) {
     if (names.empty()) return;
-    out += fmt::format("only in {}:\n", path);
-    for (const std::string& name : names) out += fmt::format("  {}\n", name);
+    out += fmt::format("only in {}:\n", printable(path));
+    for (const std::string& name : names) out += fmt::format("  {}\n", printable(name));
   };
   add_names(result.only_in_first, path_a);
   add_names(result.only_in_second, path_b);
   if (!result.shapes.empty()) out += "of different shapes:\n";
   for (const std::string& name : result.shapes)
-    out += fmt::format("  {}: {} and {}\n", name, a.tensors.at(name).shape(),
+    out += fmt::format("  {}: {} and {}\n", printable(name), a.tensors.at(name).shape(),
                        b.tensors.at(name).shape());
   if (!result.dtypes.empty()) out += "of different dtypes:\n";
   for (const std::string& name : result.dtypes)
-    out += fmt::format("  {}: {} and {}\n", name, a.tensors.at(name).dtype(),
+    out += fmt::format("  {}: {} and {}\n", printable(name), a.tensors.at(name).dtype(),
                        b.tensors.at(name).dtype());
   if (!result.different.empty()) out += "of different values:\n";
   for (const Unequal& u : result.different)
-    out +=
-        fmt::format("  {}: {} of {} elements, by at most {} at {}\n", u.name, u.difference.unequal,
-                    a.tensors.at(u.name).numel(), number_text(u.difference.greatest), u.position());
+    out += fmt::format("  {}: {} of {} elements, by at most {} at {}\n", printable(u.name),
+                       u.difference.unequal, a.tensors.at(u.name).numel(),
+                       number_text(u.difference.greatest), u.position());
   if (!result.not_compared.empty())
     out += "not compared, with far more elements than their memory:\n";
-  for (const std::string& name : result.not_compared) out += fmt::format("  {}\n", name);
+  for (const std::string& name : result.not_compared) out += fmt::format("  {}\n", printable(name));
   out += fmt::format("{} tensor{} equal", result.equal, result.equal == 1 ? "" : "s");
   if (!result.different.empty())
     out += fmt::format(", {} differ by at most {}", result.different.size(),

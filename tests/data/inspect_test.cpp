@@ -10,6 +10,7 @@
 
 #include "ferrite/core/version.h"
 #include "ferrite/data/inspect/command.h"
+#include "ferrite/data/inspect/printable.h"
 #include "ferrite/data/inspect/statistics.h"
 #include "ferrite/data/npy.h"
 #include "ferrite/data/pth.h"
@@ -231,6 +232,40 @@ TEST_CASE("inspect: views with far more elements than memory take no time and no
     CHECK(contains(error_of(1, {path, "--convert", out}), "tensor 'huge' of shape [2147483648]"));
     CHECK_FALSE(std::filesystem::exists(out));
   }
+}
+
+TEST_CASE("inspect: control characters are escaped") {
+  CHECK(inspect::printable("a \xc3\xbc \xe2\x82\xac \xf0\x9f\x94\xa5 \\ ~") ==
+        "a \xc3\xbc \xe2\x82\xac \xf0\x9f\x94\xa5 \\ ~");
+  CHECK(inspect::printable("a\x1b[31m\n\t\r\x7f\xc2\x9b\xc2\xa0") == R"(a\x1b[31m\n\t\r\x7f\x9b)"
+                                                                     "\xc2\xa0");
+  // Not UTF-8: alone, cut, too long for the code, a surrogate, above Unicode.
+  CHECK(inspect::printable("\x9b|\xe2\x82|\xc0\x9b|\xe0\x82\x9b|\xed\xa0\x80|\xf4\x90\x80\x80") ==
+        R"(\x9b|\xe2\x82|\xc0\x9b|\xe0\x82\x9b|\xed\xa0\x80|\xf4\x90\x80\x80)");
+
+  const TempDir dir;
+  const std::string a = (dir / "a").string(), b = (dir / "b").string();
+  const std::string name = "x\x1b[31mred\xc2\x9b\x7f";
+  save({{name, from_vector<float>({1}, {1})}}, a, {{"k\x1b", "v\x1b\ntwo"}});
+  save({{name, from_vector<float>({2}, {1})}, {name + "2", from_vector<float>({2}, {1})}}, b);
+  const std::string text = inspect_command({a}).out;
+  CHECK(contains(text, R"(x\x1b[31mred\x9b\x7f  float32)"));
+  CHECK(contains(text, R"(k\x1b = v\x1b\ntwo)"));
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {a}, {a, "--json"}, {a, "--diff", b}, {b, "--diff", a}, {a, "--diff", b, "--json"}}) {
+    const std::string out = inspect_command(arguments).out;
+    CAPTURE(out);
+    for (const char* part : {"\x1b", "\x7f", "\xc2\x9b"})
+      CHECK(out.find(part) == std::string::npos);
+  }
+  CHECK(json_of({a})["tensors"][0]["name"] == name);
+  save({{name, from_vector<bool>({true}, {1})}}, a);
+  std::string damaged = read_file(a);
+  damaged.back() = 7;
+  write_file(a, damaged);
+  const std::string error = error_of(1, {a});
+  CHECK(contains(error, R"(x\x1b[31mred)"));
+  CHECK(error.find('\x1b') == std::string::npos);
 }
 
 TEST_CASE("inspect: differences") {
