@@ -141,6 +141,10 @@ Comparison compare(const StateDict& a, const StateDict& b) {
 
 namespace {
 
+/// Of a table's names. A longer one has a line of its own, above the rest of its row: a single name
+/// would otherwise widen all rows.
+constexpr std::size_t kMostColumns = 100;
+
 std::string table_of(const StateDict& tensors) {
   constexpr auto kLeft = terminal::Align::left;
   terminal::Table table(
@@ -156,8 +160,12 @@ std::string table_of(const StateDict& tensors) {
     } else {
       all = false;
     }
-    table.add(
-        {printable(name), fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
+    std::string shown = printable(name);
+    if (terminal::text_columns(shown) > kMostColumns) {
+      table.add({std::move(shown)});
+      shown.clear();
+    }
+    table.add({shown, fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
   }
   return table.str() +
          (all ? "" : "-: not computed for views with far more elements than their memory\n");

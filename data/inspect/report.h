@@ -7,8 +7,8 @@
 
 namespace ferrite::inspect {
 
-/// A table of the tensors, then the other values and the metadata. Control characters are
-/// escaped here and in diff_text().
+/// A table of the tensors, then the other values and the metadata. Names of more than 100 columns
+/// have lines of their own. Control characters are escaped here and in diff_text().
 std::string text_of(const Contents& contents, const std::string& path);
 /// {"format": "pth", "tensors": [{"name", "dtype", "shape", "numel", "sum", "norm"}, ...],
 /// "values": {name: value}, "metadata": {name: text}}. What JSON has no number for is text: "nan",

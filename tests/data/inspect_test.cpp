@@ -268,6 +268,20 @@ TEST_CASE("inspect: control characters are escaped") {
   CHECK(error.find('\x1b') == std::string::npos);
 }
 
+TEST_CASE("inspect: a long name does not widen the rows of the others") {
+  const TempDir dir;
+  const std::string path = (dir / "w").string();
+  const std::string name(80'000, 'n'), common(100, 'c');
+  StateDict state{{name, from_vector<float>({1}, {1})}, {common, from_vector<float>({2}, {1})}};
+  for (int i = 0; i < 1000; ++i) state.insert(fmt::format("{}", i), from_vector<float>({3}, {1}));
+  save(state, path);
+  const std::string text = inspect_command({path}).out;
+  CHECK(text.size() < 300'000);
+  const std::string gap(102, ' ');
+  CHECK(
+      contains(text, "\n" + name + "\n" + gap + "float32  [1]    1    1\n" + common + "  float32"));
+}
+
 TEST_CASE("inspect: differences") {
   const TempDir dir;
   const std::string a = (dir / "a.safetensors").string(), b = (dir / "b.pth").string();
