@@ -3,6 +3,8 @@
 #include <cmath>
 #include <complex>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "ferrite/core/terminal.h"
 #include "ferrite/data/inspect/printable.h"
@@ -67,6 +69,24 @@ Json json_sum(std::complex<double> sum, DType dtype) {
   if (!is_complex(dtype)) return json_number(sum.real());
   return Json::array({json_number(sum.real()), json_number(sum.imag())});
 }
+
+/// Appends members in time independent of their number: operator[] of an ordered object compares
+/// the key with all others. A key that occurs again becomes "key#2", "key#3" and so on, because
+/// readers of JSON keep one of several members of a name.
+class Members {
+ public:
+  void add(const std::string& key, Json value) {
+    std::string name = key;
+    while (!names_.insert(name).second) name = fmt::format("{}#{}", key, 1 + ++again_[key]);
+    object_.get_ref<Json::object_t&>().emplace_back(std::move(name), std::move(value));
+  }
+  Json take() { return std::move(object_); }
+
+ private:
+  Json object_ = Json::object();
+  std::unordered_set<std::string> names_;
+  std::unordered_map<std::string, int> again_;  // how often a key has occurred before
+};
 
 // ---- Comparison
 
@@ -190,7 +210,8 @@ std::string text_of(const Contents& contents, const std::string& path) {
 }
 
 std::string json_of(const Contents& contents) {
-  Json tensors = Json::array(), values = Json::object(), metadata = Json::object();
+  Json tensors = Json::array();
+  Members values, metadata;
   ElementBudget budget(contents.tensors);
   for (const auto& [name, tensor] : contents.tensors) {
     Json sum, norm;
@@ -206,12 +227,12 @@ std::string json_of(const Contents& contents) {
                        {"sum", sum},
                        {"norm", norm}});
   }
-  for (const auto& [name, value] : contents.values) values[name] = json_value(value);
-  for (const auto& [key, text] : contents.metadata) metadata[key] = text;
+  for (const auto& [name, value] : contents.values) values.add(name, json_value(value));
+  for (const auto& [key, text] : contents.metadata) metadata.add(key, text);
   return dumped({{"format", name(contents.format)},
-                 {"tensors", tensors},
-                 {"values", values},
-                 {"metadata", metadata}});
+                 {"tensors", std::move(tensors)},
+                 {"values", values.take()},
+                 {"metadata", metadata.take()}});
 }
 
 std::string diff_text(const Contents& a, const Contents& b, const std::string& path_a,

@@ -13,7 +13,8 @@ std::string text_of(const Contents& contents, const std::string& path);
 /// {"format": "pth", "tensors": [{"name", "dtype", "shape", "numel", "sum", "norm"}, ...],
 /// "values": {name: value}, "metadata": {name: text}}. What JSON has no number for is text: "nan",
 /// "inf", "-inf". The sum of a complex tensor is [real, imaginary]. Sum and norm are null for views
-/// with far more elements than memory (ElementBudget), and in the table "-".
+/// with far more elements than memory (ElementBudget), and in the table "-". Of values with
+/// one name, as for the keys 1 and "1", the second is named "1#2".
 std::string json_of(const Contents& contents);
 
 /// What differs: names on one side alone, shapes, dtypes, and of each tensor on both sides that is

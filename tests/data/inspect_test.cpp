@@ -1,6 +1,7 @@
 // ferrite-inspect: contents, comparison and conversion of files.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdlib>
@@ -266,6 +267,27 @@ TEST_CASE("inspect: control characters are escaped") {
   const std::string error = error_of(1, {a});
   CHECK(contains(error, R"(x\x1b[31mred)"));
   CHECK(error.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("inspect: JSON has all values, also many and those of one name") {
+  using data::Value;
+  const TempDir dir;
+  const std::string path = (dir / "v.pth").string();
+  data::save_pth(
+      Value::dict(
+          {{1, "a"}, {"1", "b"}, {"1#2", "c"}, {"x.1", "d"}, {"x", Value::dict({{1, "e"}})}}),
+      path);
+  CHECK(json_of({path})["values"] ==
+        Json::parse(R"({"1": "a", "1#2": "b", "1#2#2": "c", "x.1": "d", "x.1#2": "e"})"));
+  Value::Dict many;
+  const int count = many_names();
+  for (int i = 0; i < count / 2; ++i) many.emplace_back(fmt::format("key {}", i), i);
+  for (int i = 0; i < count / 2; ++i) many.emplace_back(Value::bytes(fmt::format("{:08}", i)), i);
+  data::save_pth(Value::dict(std::move(many)), path);
+  const std::string json = inspect_command({path, "--json"}).out;
+  CHECK(std::ranges::count(json, '\n') == count / 2 * 2 + 7);
+  CHECK(contains(json, fmt::format("\"key {}\"", count / 2 - 1)));
+  CHECK(contains(json, fmt::format("\"8 bytes#{}\"", count / 2)));
 }
 
 TEST_CASE("inspect: a long name does not widen the rows of the others") {
