@@ -182,7 +182,12 @@ class TensorMaker {
   std::vector<Tensor> run() {
     std::vector<Tensor> tensors;
     for (const PickledTensor& t : source_.pickle.tensors) ++memory_of(t).uses;
-    for (const PickledTensor& t : source_.pickle.tensors) tensors.push_back(make(t));
+    try {
+      for (const PickledTensor& t : source_.pickle.tensors) tensors.push_back(make(t));
+    } catch (...) {
+      transfer_.finish();  // what is queued reads the file, which the caller is about to unmap
+      throw;
+    }
     transfer_.finish();
     return tensors;
   }
