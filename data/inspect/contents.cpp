@@ -48,11 +48,11 @@ bool is_plain(const data::Value& value) {
 }
 
 Contents read_tree(const std::filesystem::path& path) {
-  Contents contents{
-      .format = Format::pth, .path = path, .tree = data::load_pth(path, {.mmap = true})};
+  const data::Value tree = data::load_pth(path, {.mmap = true});
   // A file may hold one tensor, or one number.
-  const bool alone = !contents.tree.is_dict() && !contents.tree.is_list();
-  const data::Value named = alone ? data::Value::dict({{"value", contents.tree}}) : contents.tree;
+  const bool alone = !tree.is_dict() && !tree.is_list();
+  const data::Value named = alone ? data::Value::dict({{"value", tree}}) : tree;
+  Contents contents{.format = Format::pth, .path = path};
   contents.tensors = named.tensors();
   data::for_each_named(named, [&](const std::string& name, const data::Value& value) {
     const bool listed = !name.empty() && is_plain(value);

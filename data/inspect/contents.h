@@ -26,7 +26,6 @@ struct Contents {
   /// them.
   std::vector<std::pair<std::string, data::Value>> values = {};
   data::Metadata metadata = {};  ///< of safetensors; of ONNX: opsets, inputs, outputs, nodes
-  data::Value tree = {};         ///< of a .pth file, all of it
 };
 
 /// Reads .pth and .pt, safetensors and their indexes, Ferrite's checkpoints, .npy and .npz, told by
