@@ -156,7 +156,7 @@ void DataLoaderBase::load_state_dict(const StateDict& state) {
   FERRITE_CHECK(position >= 0, ValueError, kLoader, "expected a position of 0 or more, got {}",
                 position);
   if (sampler_)
-    FERRITE_CHECK(position <= sampler_->size(), ValueError, kLoader,
+    FERRITE_CHECK(position <= sampler_->max_position(), ValueError, kLoader,
                   "position {} is not in an epoch of {} samples; the state is of another data set",
                   position, sampler_->size());
   set_epoch(epoch);

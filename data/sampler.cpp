@@ -52,12 +52,12 @@ StateDict Sampler::state_dict() const {
 void Sampler::load_state_dict(const StateDict& state) {
   const auto epoch = state.at("epoch").item<std::int64_t>();
   const auto position = state.at("position").item<std::int64_t>();
-  FERRITE_CHECK(epoch >= 0 && position >= 0 && position <= size(), ValueError, "sampler",
+  FERRITE_CHECK(epoch >= 0 && position >= 0 && position <= max_position(), ValueError, "sampler",
                 "epoch {}, position {} is not in an epoch of {} samples; the state is of another "
                 "data set",
                 epoch, position, size());
   set_epoch(epoch);
-  position_ = position;
+  position_ = std::min(position, size());
 }
 
 // ---- SequentialSampler
@@ -180,6 +180,11 @@ std::int64_t DistributedSampler::size() const {
   const std::int64_t whole = size_ / options_.world_size, left = size_ % options_.world_size;
   if (options_.drop_last) return whole;
   return whole + (left > (options_.pad ? 0 : options_.rank) ? 1 : 0);
+}
+
+std::int64_t DistributedSampler::max_position() const {
+  const bool partial = size_ % options_.world_size > 0 && !options_.drop_last;
+  return size_ / options_.world_size + (partial ? 1 : 0);
 }
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {

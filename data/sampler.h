@@ -20,6 +20,8 @@ class Sampler {
 
   /// Number of indices per epoch.
   virtual std::int64_t size() const = 0;
+  /// The last position of an epoch on any rank, whose state this rank may resume from.
+  virtual std::int64_t max_position() const { return size(); }
   /// The indices of an epoch; a pure function of its number.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
 
@@ -166,6 +168,8 @@ class DistributedSampler : public Sampler {
   DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
   /// The number of indices in an epoch.
   std::int64_t size() const override;
+  /// Without padding, one above size() on some ranks.
+  std::int64_t max_position() const override;
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
  private:

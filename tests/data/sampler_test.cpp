@@ -157,6 +157,23 @@ TEST_CASE("sampler: without padding every index comes once") {
     }
 }
 
+TEST_CASE("sampler: ranks with fewer indices resume from the state of one with more") {
+  const auto of = [](int rank) {
+    return DistributedSampler(7, {.rank = rank, .world_size = 3, .shuffle = false, .pad = false});
+  };
+  DistributedSampler more = of(0), fewer = of(1);
+  CHECK(more.size() == 3);
+  CHECK(fewer.size() == 2);
+  for (int i = 0; i < 3; ++i) more.next();
+  fewer.load_state_dict(more.state_dict());
+  CHECK_FALSE(fewer.next());
+  StateDict beyond = more.state_dict();
+  beyond.insert_or_assign("position", from_vector<std::int64_t>({4}, {}));
+  CHECK_THROWS_AS(fewer.load_state_dict(beyond), ValueError);
+  CHECK(DistributedSampler(6, {.rank = 1, .world_size = 3, .pad = false}).max_position() == 2);
+  CHECK(DistributedSampler(7, {.world_size = 3, .drop_last = true}).max_position() == 2);
+}
+
 TEST_CASE("sampler: batches") {
   using Batches = std::vector<Indices>;
   const BatchSampler keep(SequentialSampler(5), 2);
