@@ -121,9 +121,10 @@ void Optimizer::load_state(const Tensor& parameter, ParameterState& own,
     kernels::fill(current_stream(t.device()), t, value);
   };
   own.master.load(parameter, find("master"), name_);
-  // What the dict does not have is as before the first step.
-  if (own.step.defined()) fill(own.step, 0);
-  for (const auto& [name, t] : own.tensors) fill(t, 0);
+  // What the dict lacks is as before the first step. What it has may be this very state, since
+  // state_dict() shares memory.
+  for (const auto& [name, t] : own.tensors)
+    if (!find(name).defined()) fill(t, 0);
   const Tensor& master = own.master.weight();
   const Tensor& updated = master.defined() ? master : parameter;
   const Device device = parameter.device();
@@ -138,6 +139,8 @@ void Optimizer::load_state(const Tensor& parameter, ParameterState& own,
     kernels::copy(current_stream(device), own.step_on(device, name_), step.reshape({}).to(device));
   else if (has_state)  // PyTorch's SGD counts no steps; where it has momentum, one was made
     fill(own.step_on(device, name_), 1);
+  else if (own.step.defined())
+    fill(own.step, 0);
 }
 
 }  // namespace ferrite::optim

@@ -269,6 +269,54 @@ TEST_CASE("loading writes into the state there is, and a dict without resets it"
   }
 }
 
+TEST_CASE("an optimizer loads its own state dict, with what was changed in it") {
+  const auto check_state = [](const StateDict& dict, const StateDict& expected) {
+    CHECK(dict.size() == expected.size());
+    for (const auto& [name, t] : expected) {
+      CAPTURE(name);
+      if (name != "param_groups.0.lr") check_equal(dict.at(name), t);
+    }
+  };
+  for (const Device& device : test::optim_devices())
+    for (const auto& [name, make, lr_acts_at_once] : test::all_optimizers())
+      for (const bool has_master : {false, true}) {
+        CAPTURE(device.str());
+        CAPTURE(name);
+        CAPTURE(has_master);
+        const DType dtype = has_master ? kFloat16 : kFloat32;
+        const Tensor p = parameter(ones({3}).to(device, dtype));
+        const auto optimizer = make({p});
+        if (has_master) optimizer->use_master_weights();
+        const auto step = [&] {
+          p.set_grad(tensor({1.0F, -2.0F, 0.5F}).to(device, dtype));
+          optimizer->step();
+        };
+        step();
+        step();
+        const Tensor weights = p.detach().clone();
+        StateDict dict = optimizer->state_dict();
+        const StateDict before = dict.clone();
+        CHECK(dict.contains("state.0.master") == has_master);
+        dict.insert_or_assign("param_groups.0.lr", tensor(0.125));
+        optimizer->load_state_dict(dict);
+        CHECK(optimizer->lr() == 0.125);
+        check_state(optimizer->state_dict(), before);
+        check_equal(p.detach(), weights);
+        CHECK(dict.at("state.0.step").item<int>() == 2);
+      }
+  // One entry that is missing is reset, and the others stay.
+  const Tensor p = parameter(ones({3}));
+  optim::Adam adam({p});
+  p.set_grad(tensor({1.0F, -2.0F, 0.5F}));
+  adam.step();
+  StateDict dict = adam.state_dict();
+  StateDict expected = dict.clone();
+  REQUIRE(dict.erase("state.0.exp_avg_sq"));
+  expected.insert_or_assign("state.0.exp_avg_sq", zeros({3}));
+  adam.load_state_dict(dict);
+  check_state(adam.state_dict(), expected);
+}
+
 TEST_CASE("groups have options of their own; the learning rate is settable") {
   const Tensor a = parameter(ones({2})), b = parameter(ones({2}));
   optim::SGD sgd({{{a}, {.lr = 0.5}}, {{b}, {.lr = 0.25, .weight_decay = 1}}});
