@@ -96,6 +96,7 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  ++zero_grads_;
   for (Group& g : groups_) {
     autograd::zero_grad(g.parameters, set_to_none);
     if (set_to_none) continue;

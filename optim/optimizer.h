@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -33,6 +34,10 @@
 #include "ferrite/optim/positional.h"
 
 namespace ferrite::optim {
+
+namespace amp {
+class Amp;
+}
 
 /// A group of an optimizer of any kind, from Optimizer::param_groups(), valid as long as that.
 class AnyParamGroup {
@@ -202,6 +207,7 @@ class Optimizer {
 
  private:
   friend class ParameterStep;
+  friend class amp::Amp;  // forgets what it knows of gradients that were zeroed
 
   /// A group's parameters and options.
   struct Group {
@@ -223,6 +229,7 @@ class Optimizer {
 
   std::deque<Group> groups_;  // members of derived classes point to the parameters of a group
   bool has_warned_ = false;
+  std::uint64_t zero_grads_ = 0;  ///< how often zero_grad() was called
 };
 
 /// The shares of the running means that Adam and its relatives keep in a step.

@@ -42,7 +42,7 @@ Amp::State::~State() {
 
 void Amp::State::add(Optimizer& optimizer) {
   const std::size_t index = optimizers.size();
-  optimizers.push_back({.optimizer = &optimizer});
+  optimizers.push_back({.optimizer = &optimizer, .zero_grads = optimizer.zero_grads_});
   if (!scales) return;
   for (const Tensor& p : optimizer.parameters()) {
     const bool frozen = !p.requires_grad();
@@ -59,6 +59,7 @@ Amp::State::PerOptimizer& Amp::State::find(const Optimizer& optimizer, const cha
   const auto found = std::ranges::find(optimizers, &optimizer, &PerOptimizer::optimizer);
   FERRITE_CHECK(found != optimizers.end(), ValueError, op,
                 "the optimizer is none of the {} that initialize() was given", optimizers.size());
+  forget_zeroed();
   return *found;
 }
 
@@ -111,6 +112,7 @@ class NotingNode final : public autograd::Node {
 Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
   GradScaler& scaler = this->scaler(loss_id, "scale");
   if (!scales || properties.loss_scale == LossScale(1.0)) return loss;
+  forget_zeroed();
   // An optimizer has not stepped with the others, whose step ends here.
   if (has_stepped(scaler) &&
       std::ranges::none_of(optimizers, [](const PerOptimizer& o) { return o.unscaled; }))
@@ -128,6 +130,7 @@ Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
 
 void Amp::State::begin_backward(std::size_t loss_id) {
   const std::lock_guard lock(mutex_);
+  forget_zeroed();
   current_loss_ = loss_id;
   for (PerOptimizer& o : optimizers)
     if (o.pending && *o.pending != loss_id && !o.unscaled) put_aside(o);
@@ -135,6 +138,7 @@ void Amp::State::begin_backward(std::size_t loss_id) {
 
 void Amp::State::gradient_arrived(std::size_t optimizer) {
   const std::lock_guard lock(mutex_);
+  forget_zeroed();
   PerOptimizer& o = optimizers[optimizer];
   if (o.unscaled) forget(o);  // the step they were unscaled for was not taken
   o.pending = current_loss_;
@@ -164,18 +168,21 @@ void Amp::State::put_aside(PerOptimizer& o) {
   unscale_with(o, *o.pending);
   const std::vector<Tensor> updated = o.optimizer->master_parameters();
   o.aside.resize(updated.size());
+  if (!o.has_aside)
+    for (Aside& aside : o.aside) aside.is_used = false;
   for (std::size_t i = 0; i < updated.size(); ++i) {
     const Tensor grad = updated[i].grad();
     if (!grad.defined()) continue;
-    const bool fresh = !o.aside[i].defined();
-    if (fresh) {
+    Aside& aside = o.aside[i];
+    if (!aside.grad.defined()) {
       refuse_new_state(grad.device(), "amp", "a place for gradients of another loss");
-      o.aside[i] = empty_like(grad);
+      aside.grad = empty_like(grad);
     }
-    if (fresh || !o.has_aside)
-      o.aside[i].copy_(grad);
+    if (aside.is_used)
+      aside.grad.add_(grad);
     else
-      o.aside[i].add_(grad);
+      aside.grad.copy_(grad);
+    aside.is_used = true;
   }
   o.has_aside = true;
   autograd::zero_grad(parameters, false);
@@ -187,8 +194,8 @@ void Amp::State::add_aside(PerOptimizer& o) {
   NoGradGuard guard;
   const std::vector<Tensor> updated = o.optimizer->master_parameters();
   for (std::size_t i = 0; i < std::min(updated.size(), o.aside.size()); ++i)
-    if (const Tensor grad = updated[i].grad(); grad.defined() && o.aside[i].defined())
-      grad.add_(o.aside[i]);
+    if (const Tensor grad = updated[i].grad(); grad.defined() && o.aside[i].is_used)
+      grad.add_(o.aside[i].grad);
 }
 
 void Amp::State::unscale(PerOptimizer& o) {
@@ -236,6 +243,12 @@ void Amp::State::forget(PerOptimizer& o) {
   for_each_unscaled(o, [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::ready); });
   o.pending.reset();
   o.unscaled = o.has_aside = false;
+  o.zero_grads = o.optimizer->zero_grads_;
+}
+
+void Amp::State::forget_zeroed() {
+  for (PerOptimizer& o : optimizers)
+    if (o.zero_grads != o.optimizer->zero_grads_) forget(o);
 }
 
 }  // namespace ferrite::optim::amp

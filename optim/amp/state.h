@@ -1,6 +1,7 @@
 // The state of an Amp: a scaler per loss, and the gradients of each optimizer since its last step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,12 @@ namespace ferrite::optim::amp {
 struct Amp::State : std::enable_shared_from_this<State> {
   using Stage = GradScaler::Stage;
 
+  /// Unscaled gradients of one parameter. Their memory is kept for later steps, because a graph may
+  /// have captured it.
+  struct Aside {
+    Tensor grad;           // undefined before the first
+    bool is_used = false;  // in this step
+  };
   /// The gradients of an optimizer. They may carry the scale of one loss; those of losses before
   /// were unscaled and put aside. What the scalers have seen of them is in their own records.
   struct PerOptimizer {
@@ -23,7 +30,8 @@ struct Amp::State : std::enable_shared_from_this<State> {
     std::optional<std::size_t> pending = {};  // the loss whose scale gradients carry
     bool unscaled = false;                    // pending or not, they carry none any more
     bool has_aside = false;
-    std::vector<Tensor> aside = {};  // one a parameter, undefined where nothing came
+    std::vector<Aside> aside = {};  // one a parameter
+    std::uint64_t zero_grads = 0;   // the optimizer's count when its gradients were last forgotten
   };
 
   State(const Properties& properties, const Options& options);
@@ -44,6 +52,8 @@ struct Amp::State : std::enable_shared_from_this<State> {
   void step(PerOptimizer& o, const Tensor& skip);
   void update();
   void forget(PerOptimizer& o);
+  /// Forgets the gradients of optimizers whose own zero_grad() was called.
+  void forget_zeroed();
 
   const Properties properties;
   /// Whether there are scales or masters' gradients to take care of.

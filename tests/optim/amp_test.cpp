@@ -336,6 +336,57 @@ TEST_CASE("several losses have scales of their own") {
   }
 }
 
+TEST_CASE("gradients of several losses are those of their own step alone") {
+  for (OptLevel level : {O1, O2}) {
+    CAPTURE(name(level));
+    nn::Linear one(1, 1, {.bias = false}), two(1, 1, {.bias = false});
+    optim::SGD sgd({one.weight, two.weight}, {.lr = 0});
+    Amp amp = initialize({&one, &two}, {&sgd},
+                         {.opt_level = level, .num_losses = 2, .max_loss_scale = 16});
+    const Tensor x = ones({1, 1});
+    const auto add_loss = [&](std::size_t loss_id, double of_one, double of_two) {
+      Tensor loss = two(x) * of_two;
+      if (of_one != 0) loss = loss + one(x) * of_one;
+      amp.scale(loss.sum(), loss_id).backward();
+    };
+    const auto check_gradients = [&](double of_one, double of_two) {
+      const auto masters = amp.master_parameters(sgd);
+      CHECK(masters[0].grad().item<double>() == of_one);
+      CHECK(masters[1].grad().item<double>() == of_two);
+    };
+    sgd.zero_grad();
+    add_loss(0, 100, 1);
+    add_loss(1, 2, 3);
+    check_gradients(102, 4);
+    amp.step(sgd);
+    // The first loss does not reach the first weight this time.
+    sgd.zero_grad();
+    add_loss(0, 0, 1);
+    add_loss(1, 2, 3);
+    check_gradients(2, 4);
+    amp.step(sgd);
+    // Steps that were not taken, and gradients that were zeroed half-way.
+    for (const bool set_to_none : {true, false})
+      for (const bool unscales : {false, true})
+        for (const std::size_t losses : {1, 2}) {
+          CAPTURE(set_to_none);
+          CAPTURE(unscales);
+          CAPTURE(losses);
+          sgd.zero_grad(set_to_none);
+          add_loss(0, 100, 1);
+          add_loss(1, 200, 2);
+          if (unscales) amp.unscale_(sgd);
+          sgd.zero_grad(set_to_none);
+          if (losses == 2) add_loss(0, 10, 20);
+          add_loss(1, 1, 2);
+          check_gradients(losses == 2 ? 11 : 1, losses == 2 ? 22 : 2);
+          amp.step(sgd);
+        }
+    CHECK(amp.loss_scale(0) == 16);
+    CHECK(amp.loss_scale(1) == 16);
+  }
+}
+
 TEST_CASE("several models and optimizers: gradients count for the optimizer they reach") {
   // A generator and a discriminator: the second loss reaches both.
   const auto train = [](std::vector<double>& scales, OptLevel level) {
