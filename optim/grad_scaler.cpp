@@ -137,7 +137,16 @@ GradScaler::PerOptimizer& GradScaler::state_of(const Optimizer& optimizer) {
 
 void GradScaler::enter(PerOptimizer& state, Stage stage) const {
   state.stage = stage;
+  if (stage != Stage::ready) state.looking = false;
   state.captured = stage != Stage::ready && is_capturing(scale_.device());
+}
+
+/// If the call before threw after its look, the flags that it set are left.
+void GradScaler::begin_to_look(PerOptimizer& state) {
+  if (state.stage != Stage::ready) return;
+  if (state.looking)
+    for (const Tensor& found : state.found_inf) fill(found, 0);
+  state.looking = true;
 }
 
 float* GradScaler::flag_on(PerOptimizer& state, const Device& device) {
@@ -171,6 +180,7 @@ void GradScaler::unscale(PerOptimizer& state, Optimizer& optimizer) {
   const std::vector<Optimizer::MasterGradient> masters = optimizer.make_master_gradients();
   for (const auto& [from, to] : masters) of_masters.add(to, from);
   check_gradients(!own.batches().empty() || !masters.empty(), "unscale_");
+  begin_to_look(state);
   const auto run = [&](const Device& device, const kernels::FlatTensors& to,
                        const kernels::FlatTensors& from) {
     kernels::unscale_all(current_stream(device), to, from, inv_scale_.to(device).data<float>(),
@@ -186,6 +196,7 @@ void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimiz
   NoGradGuard guard;
   const auto gradients = FlatBatches::of_gradients(optimizer.parameters());
   check_gradients(!gradients.batches().empty(), "step");
+  begin_to_look(state);
   std::vector<std::pair<Device, std::vector<kernels::FlatTensors>>> by_device;
   for (const auto& b : gradients.batches()) {
     auto lists = std::ranges::find(by_device, b.device, [](const auto& d) { return d.first; });

@@ -120,6 +120,7 @@ class GradScaler {
     const Optimizer* optimizer;
     Stage stage = Stage::ready;
     bool captured = false;          // the stage was reached by what a capture recorded
+    bool looking = false;           // for overflows, for a stage that was not reached yet
     std::vector<Tensor> found_inf;  // one a device; 0 between steps
   };
 
@@ -133,6 +134,7 @@ class GradScaler {
   }
   PerOptimizer& state_of(const Optimizer& optimizer);
   void enter(PerOptimizer& state, Stage stage) const;
+  static void begin_to_look(PerOptimizer& state);
   void check_used(const char* op) const;
   void make_state(const Device& device);
   void set_scale(double scale, std::int64_t growth_tracker, std::int64_t overflows);

@@ -346,6 +346,35 @@ TEST_CASE("a step is taken in order, once") {
   scaler.unscale_(toy.sgd);
 }
 
+TEST_CASE("what a call found that threw does not skip the next step") {
+  for (const Device& device : test::optim_devices())
+    for (const bool unscales : {false, true}) {
+      CAPTURE(device.str());
+      CAPTURE(unscales);
+      Toy toy(device);
+      GradScaler scaler({.init_scale = 4});
+      use(scaler, device);
+      set_grad(toy.p, {kInf, 0});
+      for (int n = 0; n < 2; ++n)  // with the flag on the device new, and already there
+        CHECK_THROWS_AS(scaler.step(toy.sgd, zeros({3})), ValueError);
+      set_grad(toy.p, {4, 8});
+      if (unscales) scaler.unscale_(toy.sgd);
+      scaler.step(toy.sgd);
+      scaler.update();
+      check_close(toy.p, {-1, -2}, 0);
+      CHECK(scaler.get_scale() == 4);
+      CHECK(scaler.overflows().item<int>() == 0);
+      // What unscale_() found stays for the step after one that threw.
+      set_grad(toy.p, {kInf, 0});
+      scaler.unscale_(toy.sgd);
+      CHECK_THROWS_AS(scaler.step(toy.sgd, zeros({3})), ValueError);
+      scaler.step(toy.sgd);
+      scaler.update();
+      check_close(toy.p, {-1, -2}, 0);
+      CHECK(scaler.get_scale() == 2);
+    }
+}
+
 TEST_CASE("options out of range") {
   CHECK_THROWS_AS(GradScaler({.init_scale = 0}), ValueError);
   CHECK_THROWS_AS(GradScaler({.init_scale = kInf}), ValueError);
