@@ -330,7 +330,10 @@ StateDict GradScaler::state_dict() const {
 }
 
 void GradScaler::load_state_dict(const StateDict& dict) {
-  if (!options_.enabled) return;
+  if (options_.enabled) load(loaded_from(dict));
+}
+
+GradScaler::Loaded GradScaler::loaded_from(const StateDict& dict) const {
   const auto entry = [&](const char* name) -> const Tensor& {
     const auto found = dict.find(name);
     FERRITE_CHECK(found != dict.end(), ValueError, "GradScaler", "the dict lacks {}{}", name,
@@ -339,16 +342,21 @@ void GradScaler::load_state_dict(const StateDict& dict) {
                   "{}: expected one number, got {}", name, found->second.describe());
     return found->second;
   };
-  GradScalerOptions loaded = options_;
-  loaded.init_scale = entry("scale").item<double>();
-  load_fields(fields_of(loaded), dict, "", "GradScaler", false);
-  const auto tracker = entry("_growth_tracker").item<std::int64_t>();
-  const auto overflows = dict.contains("_overflows") ? entry("_overflows").item<std::int64_t>() : 0;
-  check_options(loaded);
-  options_ = loaded;
-  init_growth_tracker_ = tracker;
-  init_overflows_ = overflows;
-  if (scale_.defined()) set_scale(loaded.init_scale, tracker, overflows);
+  Loaded loaded{
+      .options = options_,
+      .growth_tracker = entry("_growth_tracker").item<std::int64_t>(),
+      .overflows = dict.contains("_overflows") ? entry("_overflows").item<std::int64_t>() : 0};
+  loaded.options.init_scale = entry("scale").item<double>();
+  load_fields(fields_of(loaded.options), dict, "", "GradScaler", false);
+  check_options(loaded.options);
+  return loaded;
+}
+
+void GradScaler::load(const Loaded& loaded) {
+  options_ = loaded.options;
+  init_growth_tracker_ = loaded.growth_tracker;
+  init_overflows_ = loaded.overflows;
+  if (scale_.defined()) set_scale(options_.init_scale, loaded.growth_tracker, loaded.overflows);
 }
 
 }  // namespace ferrite::optim

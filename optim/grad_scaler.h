@@ -123,6 +123,11 @@ class GradScaler {
     bool looking = false;           // for overflows, for a stage that was not reached yet
     std::vector<Tensor> found_inf;  // one a device; 0 between steps
   };
+  /// What load_state_dict() reads.
+  struct Loaded {
+    GradScalerOptions options;
+    std::int64_t growth_tracker, overflows;
+  };
 
   static void check_options(GradScalerOptions options);
   template <class T>
@@ -137,6 +142,8 @@ class GradScaler {
   static void begin_to_look(PerOptimizer& state);
   void check_used(const char* op) const;
   void make_state(const Device& device);
+  Loaded loaded_from(const StateDict& dict) const;
+  void load(const Loaded& loaded);
   void set_scale(double scale, std::int64_t growth_tracker, std::int64_t overflows);
   void unscale(PerOptimizer& state, Optimizer& optimizer);
   void look_for_overflow(PerOptimizer& state, const Optimizer& optimizer);

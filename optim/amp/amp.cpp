@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -113,9 +114,9 @@ void Amp::load_state_dict(const StateDict& dict) {
   std::vector<GradScaler>& scalers = state_->scalers;
   FERRITE_CHECK(!dict.contains(fmt::format("loss_scaler{}.loss_scale", scalers.size())), ValueError,
                 "amp", "the dict is of more than {} losses", scalers.size());
-  std::vector<StateDict> loaded;
+  std::vector<std::optional<GradScaler::Loaded>> loaded(scalers.size());
   for (std::size_t i = 0; i < scalers.size(); ++i) {
-    StateDict& own = loaded.emplace_back(scalers[i].state_dict());
+    StateDict own = scalers[i].state_dict();
     for (const auto& [ours, name] : kEntries) {
       const auto found = dict.find(fmt::format("loss_scaler{}.{}", i, ours));
       const bool required = ours != std::string_view("overflows");
@@ -126,10 +127,11 @@ void Amp::load_state_dict(const StateDict& dict) {
       else
         own.erase(name);
     }
+    if (scalers[i].is_dynamic()) loaded[i] = scalers[i].loaded_from(own);
   }
   for (std::size_t i = 0; i < scalers.size(); ++i) {
-    if (!scalers[i].is_dynamic()) continue;
-    scalers[i].load_state_dict(loaded[i]);
+    if (!loaded[i]) continue;
+    scalers[i].load(*loaded[i]);
     state_->reported[i] = overflows(i).item<std::int64_t>();
   }
 }

@@ -483,6 +483,21 @@ TEST_CASE("a run that is resumed ends with the bits of one that was not") {
   CHECK_THROWS_AS(run.amp.load_state_dict({}), ValueError);
   Run two({.opt_level = O2, .num_losses = 2});
   CHECK_THROWS_AS(run.amp.load_state_dict(two.amp.state_dict()), ValueError);
+  // An invalid entry of the second scaler leaves the first one as it is.
+  for (const bool used : {false, true}) {
+    if (used) two.step(make_batch(0));
+    const StateDict before = two.amp.state_dict().clone();
+    StateDict invalid = before;
+    invalid.insert_or_assign("loss_scaler0.loss_scale", tensor(32.0));
+    invalid.insert_or_assign("loss_scaler0.unskipped", tensor(std::int64_t{7}));
+    invalid.insert_or_assign("loss_scaler1.loss_scale", tensor(-1.0));
+    CHECK_THROWS_AS(two.amp.load_state_dict(invalid), ValueError);
+    check_same(two.amp.state_dict(), before);
+    invalid.insert_or_assign("loss_scaler1.loss_scale", tensor(64.0));
+    two.amp.load_state_dict(invalid);
+    CHECK(two.amp.loss_scale(0) == 32);
+    CHECK(two.amp.loss_scale(1) == 64);
+  }
 }
 
 TEST_CASE("O2 saves at least a third of a ResNet's activation memory") {
