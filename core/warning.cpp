@@ -18,8 +18,8 @@ struct Warnings {
 };
 
 Warnings& warnings() {
-  static Warnings the;
-  return the;
+  static Warnings& instance = *new Warnings;  // never destroyed: threads may outlive statics
+  return instance;
 }
 
 }  // namespace
@@ -34,8 +34,12 @@ void warn_once(std::atomic<bool>& given, std::string_view op, const std::string&
 }
 
 void warn(std::string_view op, const std::string& text) {
-  std::lock_guard lock(warnings().mutex);
-  if (warnings().handler) warnings().handler(fmt::format("[{}] {}", op, text));
+  // Called without the lock, because a handler may warn and set another.
+  const WarningHandler handler = [] {
+    const std::lock_guard lock(warnings().mutex);
+    return warnings().handler;
+  }();
+  if (handler) handler(fmt::format("[{}] {}", op, text));
 }
 
 }  // namespace ferrite

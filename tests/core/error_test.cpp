@@ -1,7 +1,9 @@
 #include "ferrite/core/error.h"
 
+#include <thread>
 #include <type_traits>
 
+#include "ferrite/core/warning.h"
 #include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
@@ -32,4 +34,18 @@ TEST_CASE("a check is one statement") {
     FERRITE_CHECK(false, ValueError, "op", "never");
   else
     CHECK(true);
+}
+
+TEST_CASE("a warning handler may warn, set another, and wait for a thread that warns") {
+  std::vector<std::string> texts;
+  const WarningHandler before = set_warning_handler([&](std::string_view text) {
+    texts.emplace_back(text);
+    if (texts.size() == 1) warn("op", "second");
+    if (texts.size() == 2) std::thread([] { warn("op", "third"); }).join();
+    if (texts.size() == 3) set_warning_handler({});
+  });
+  warn("op", "first");
+  warn("op", "silenced");
+  CHECK(!set_warning_handler(before));
+  CHECK(texts == std::vector<std::string>{"[op] first", "[op] second", "[op] third"});
 }

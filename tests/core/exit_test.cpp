@@ -14,6 +14,7 @@
 #include "ferrite/core/generator.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/tests/core/test_util.h"
 
 using namespace ferrite;
@@ -85,6 +86,22 @@ TEST_CASE("queued work may end the process") {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   CHECK(run_child("queued work may end the process").code == 3);
+}
+
+TEST_CASE("a process may warn while it ends") {
+  if (is_child()) {
+    // Exit functions run in the reverse order of registration, so this one runs after the
+    // destructors of statics that the calls below make.
+    static_cast<void>(std::atexit([] { warn("op", "late"); }));
+    set_warning_handler([prefix = std::string(100, '>')](std::string_view text) {
+      say(prefix + std::string(text));
+    });
+    std::exit(0);
+  }
+  const Outcome child = run_child("a process may warn while it ends");
+  CAPTURE(child.output);
+  CHECK(child.code == 0);
+  CHECK(child.output.find(std::string(100, '>') + "[op] late") != std::string::npos);
 }
 
 TEST_CASE("the environment sets the number of threads") {
