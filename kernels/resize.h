@@ -41,9 +41,11 @@ struct ResizeAxis {
   FERRITE_HOST_DEVICE Source source(std::int32_t o) const {
     if constexpr (filter == ResizeFilter::nearest) {
       // In float32, as in PyTorch, because the rounding decides which of two cells is nearer.
-      const auto at = static_cast<std::int32_t>(
-          (static_cast<float>(o) + static_cast<float>(shift)) * static_cast<float>(scale));
-      const std::int32_t first = at < input ? at : input - 1;
+      const float at =
+          (static_cast<float>(o) + static_cast<float>(shift)) * static_cast<float>(scale);
+      // Compared as a float: it may be 2^31, which int32 does not have.
+      const std::int32_t first =
+          at < static_cast<float>(input) ? static_cast<std::int32_t>(at) : input - 1;
       return {first, first, 0};
     } else {
       const double at = (o + shift) * scale - shift;

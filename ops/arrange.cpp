@@ -232,14 +232,15 @@ Tensor combinations(T x, int r, bool with_replacement) {
 
 namespace {
 
-Tensor triangle_indices(std::int64_t rows, std::int64_t columns, const TensorOptions& options,
-                        const char* op, auto first, auto end) {
+Tensor triangle_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset,
+                        const TensorOptions& options, const char* op, auto first, auto end) {
   FERRITE_CHECK(rows >= 0 && columns >= 0, ValueError, op,
                 "expected sizes of 0 or more, got {}, {}", rows, columns);
+  offset = std::clamp(offset, -rows, columns);  // beyond which nothing changes
   std::vector<std::int64_t> r, c;
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = std::clamp<std::int64_t>(first(i), 0, columns);
-         j < std::clamp<std::int64_t>(end(i), 0, columns); ++j)
+    for (std::int64_t j = std::clamp<std::int64_t>(first(i + offset), 0, columns);
+         j < std::clamp<std::int64_t>(end(i + offset), 0, columns); ++j)
       r.push_back(i), c.push_back(j);
   const std::int64_t n = static_cast<std::int64_t>(r.size());
   r.insert(r.end(), c.begin(), c.end());
@@ -252,16 +253,16 @@ Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset
                     const TensorOptions& options) {
   return composite("tril_indices", [&] {
     return triangle_indices(
-        rows, columns, options, "tril_indices", [](std::int64_t) { return 0; },
-        [=](std::int64_t i) { return i + offset + 1; });
+        rows, columns, offset, options, "tril_indices", [](std::int64_t) { return 0; },
+        [](std::int64_t diagonal) { return diagonal + 1; });
   });
 }
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset,
                     const TensorOptions& options) {
   return composite("triu_indices", [&] {
     return triangle_indices(
-        rows, columns, options, "triu_indices", [=](std::int64_t i) { return i + offset; },
-        [=](std::int64_t) { return columns; });
+        rows, columns, offset, options, "triu_indices",
+        [](std::int64_t diagonal) { return diagonal; }, [=](std::int64_t) { return columns; });
   });
 }
 
@@ -286,6 +287,9 @@ Tensor diag_embed(T x, std::int64_t offset, int dim1, int dim2) {
         const int a = normalize_dim(dim1, x.dim() + 1, "diag_embed"),
                   b = normalize_dim(dim2, x.dim() + 1, "diag_embed");
         FERRITE_CHECK(a != b, ValueError, "diag_embed", "dimension {} is given twice", a);
+        constexpr std::int64_t kMost = std::int64_t{1} << 31;  // whose square no memory has
+        FERRITE_CHECK(offset > -kMost && offset < kMost, ValueError, "diag_embed",
+                      "expected an offset below 2^31 and above -2^31, got {}", offset);
         // The elements, each followed by a row of zeros, are a square without its last row.
         const std::int64_t k = x.size(-1), shift = std::abs(offset), n = k + shift;
         Tensor square = pad(x.unsqueeze(-1), {0, n});
@@ -313,7 +317,11 @@ Tensor repeat_interleave(T x, std::int64_t repeats, std::optional<int> dim) {
                       "expected 0 repeats or more, got {}", repeats);
         const Tensor t = dim && x.dim() > 0 ? x : x.reshape({-1});
         const int d = normalize_dim(dim.value_or(0), t.dim(), "repeat_interleave");
-        const Tensor all = arange(t.size(d) * repeats, {.dtype = kInt64, .device = x.device()});
+        std::int64_t size = 0;
+        FERRITE_CHECK(!__builtin_mul_overflow(t.size(d), repeats, &size), ValueError,
+                      "repeat_interleave", "{} repeats of {} are more than 2^63", repeats,
+                      t.size(d));
+        const Tensor all = arange(size, {.dtype = kInt64, .device = x.device()});
         return t.index_select(d, floor_divide(all, std::max<std::int64_t>(repeats, 1)));
       },
       x);
@@ -334,6 +342,8 @@ Tensor repeat_interleave(T x, T repeats, std::optional<int> dim) {
         if (counts.numel() == 0) return t.clone();
         FERRITE_CHECK(min(counts).item<std::int64_t>() >= 0, ValueError, "repeat_interleave",
                       "expected repeats of 0 or more, got {}", min(counts).item<std::int64_t>());
+        FERRITE_CHECK(sum(counts.to(kFloat64)).item<double>() < 0x1p62, ValueError,
+                      "repeat_interleave", "the repeats add up to 2^62 or more");
         const Tensor ends = cumsum(counts, 0);
         const Tensor all = arange(ends.select(0, -1).item<std::int64_t>(),
                                   {.dtype = kInt64, .device = x.device()});

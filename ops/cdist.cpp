@@ -112,6 +112,7 @@ Tensor cdist(T a, T b, double p) {
       "cdist",
       [&] {
         ops::check_floating("cdist", a, b);
+        FERRITE_CHECK(p >= 0, ValueError, "cdist", "expected p of 0 or more, got {}", p);
         FERRITE_CHECK(a.dim() >= 2 && b.dim() >= 2 && a.size(-1) == b.size(-1), ShapeError, "cdist",
                       "expected rows of one length, got {} and {}", a.shape(), b.shape());
         ops::check_same_device(a, b, "cdist");

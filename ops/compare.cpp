@@ -8,6 +8,7 @@
 #include "ferrite/core/host_copy.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
+#include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
 #include "ferrite/kernels/unary.h"
 #include "ferrite/kernels/where.h"
@@ -328,6 +329,17 @@ kernels::UnaryParams clamp_bounds(std::optional<Scalar> min, std::optional<Scala
       .value();
 }
 
+bool is_nan(std::optional<Scalar> bound) { return bound && std::isnan(bound->to<double>()); }
+
+void clamp_into(const Tensor& out, const Tensor& x, std::optional<Scalar> min,
+                std::optional<Scalar> max) {
+  if (is_nan(min) || is_nan(max))
+    return kernels::fill(current_stream(out.device()), out,
+                         std::numeric_limits<double>::quiet_NaN());
+  kernels::unary(current_stream(out.device()), kernels::UnaryOp::clamp, out, x,
+                 clamp_bounds(min, max, out.dtype()));
+}
+
 std::vector<tracing::Attribute> bounds_of(std::optional<Scalar> min, std::optional<Scalar> max) {
   std::vector<tracing::Attribute> bounds;
   if (min) bounds.push_back({"min", *min});
@@ -363,7 +375,6 @@ Tensor ops::clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Sc
   min = stored_bound(min, x.dtype());
   max = stored_bound(max, x.dtype());
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  const auto is_nan = [](std::optional<Scalar> s) { return s && std::isnan(s->to<double>()); };
   if (is_nan(min) || is_nan(max)) return zeros_like(grad);  // the result is NaN everywhere
   if (autograd::creating_graph()) {
     Tensor result = grad;
@@ -384,8 +395,7 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
   const DType dtype = clamp_dtype(x, min, max, "clamp");
   const Tensor in = ops::operand(x, dtype, x.shape(), x.device());
   Tensor out = empty_like(in);
-  kernels::unary(current_stream(out.device()), kernels::UnaryOp::clamp, out, in,
-                 clamp_bounds(min, max, dtype));
+  clamp_into(out, in, min, max);
   if (recording(x))
     record(out, "clamp", {x}, [x = Saved(x), min, max](const Tensor& grad, Needs) {
       return ops::clamp_gradient(grad, x.get(), min, max);
@@ -404,8 +414,7 @@ const Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> ma
   FERRITE_CHECK(dtype == this->dtype(), DTypeError, "clamp_",
                 "the result is {}, which cannot be stored in place in {}", dtype, this->dtype());
   autograd::check_inplace(*this, "clamp_");
-  kernels::unary(current_stream(device()), kernels::UnaryOp::clamp, *this, *this,
-                 clamp_bounds(min, max, dtype));
+  clamp_into(*this, *this, min, max);
   autograd::changed_inplace(*this, "clamp_");
   // At and beyond the bounds the output equals them.
   if (recording(*this))

@@ -105,6 +105,8 @@ Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& option
   const profiler::OpRange range("arange");
   const std::int64_t length = arange_length(start, end, step);
   return made({length}, options, [&](const Stream& stream, const Tensor& out) {
+    // As in PyTorch the elements of an integer dtype are sums of integers.
+    if (is_integral(out.dtype())) start = start.to<std::int64_t>(), step = step.to<std::int64_t>();
     kernels::arange(stream, out, start, step);
   });
 }
@@ -143,7 +145,8 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   TensorOptions plain = options;
   plain.requires_grad = false;
   Tensor out = zeros({n, m}, plain);
-  const Tensor diagonal = as_strided(out, {std::min(n, m)}, {m + 1}, 0);
+  const std::int64_t length = std::min(n, m);
+  const Tensor diagonal = as_strided(out, {length}, {length > 0 ? m + 1 : 1}, 0);
   kernels::fill(current_stream(out.device()), diagonal, 1);
   return detail::with_grad(std::move(out), options);
 }

@@ -67,15 +67,16 @@ void check_weight(const Tensor& weight, const Tensor& input, std::int64_t classe
 Tensor differentiable_gradient(const Fused& f, const Tensor& grad, const Tensor& logits,
                                const Tensor& target, const Tensor& weight) {
   const std::int64_t classes = logits.shape()[1];
-  Tensor picked, share, own, divisor;  // of probabilities, constant
+  Tensor ignored, picked, own, divisor;  // constant
   no_grad([&] {
-    const Tensor ignored = eq(target, f.ignore_index);
+    ignored = eq(target, f.ignore_index);
     const Tensor safe = masked_fill(target, ignored, 0);
     Tensor w = weight.defined()
                    ? index_select(weight, 0, safe.reshape({-1})).reshape(target.shape())
                    : ones(target.shape(), {.dtype = logits.dtype(), .device = logits.device()});
     w = masked_fill(w.to(logits.dtype()), ignored, 0);
     divisor = sum(w);
+    divisor = masked_fill(divisor, eq(divisor, 0), 1);  // all are ignored
     const Tensor counts = ne(target, f.ignore_index).to(logits.dtype()).unsqueeze(1);
     const Tensor hit = w.unsqueeze(1) * (1 - f.label_smoothing);
     const double smooth = f.label_smoothing / static_cast<double>(classes);
@@ -89,7 +90,11 @@ Tensor differentiable_gradient(const Fused& f, const Tensor& grad, const Tensor&
                      safe.unsqueeze(1), hit) +
              counts * all * smooth;
   });
-  const Tensor slope = f.log_probabilities ? picked * -1 : softmax(logits, 1) * own - picked;
+  // Ignored logits may be NaN.
+  const auto probabilities = [&] {
+    return softmax(masked_fill(logits, ignored.unsqueeze(1), 0), 1);
+  };
+  const Tensor slope = f.log_probabilities ? picked * -1 : probabilities() * own - picked;
   switch (f.reduction) {
     case Reduction::none:
       return slope * grad.unsqueeze(1);

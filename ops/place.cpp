@@ -1,6 +1,9 @@
 #include "ferrite/ops/place.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "ferrite/core/host_copy.h"
 #include "ferrite/core/tracing.h"
@@ -275,14 +278,41 @@ Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
       },
       sorted, values);
 }
+namespace {
+
+/// The smallest and the largest integer of a dtype.
+std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
+  using Limits = std::pair<std::int64_t, std::int64_t>;
+  return dispatch_integral(
+             dtype, "searchsorted",
+             []<class T>() -> std::optional<Limits> {
+               return Limits{std::numeric_limits<T>::lowest(), std::numeric_limits<T>::max()};
+             })
+      .value();
+}
+
+}  // namespace
+
 Tensor searchsorted(T sorted, Scalar value, const SearchOptions& options) {
   ops::check_defined(sorted, "searchsorted");
   const TensorOptions like{.dtype = sorted.dtype(), .device = sorted.device()};
   const double v = value.to<double>();
-  if (!is_floating(sorted.dtype()) && std::isfinite(v) && v != std::floor(v))
-    // Between two integers: behind all that are not above the lower one.
-    return searchsorted(sorted, full({}, std::floor(v), like),
-                        {.out_int32 = options.out_int32, .right = true});
+  if (is_integral(sorted.dtype()) && !std::isnan(v)) {
+    const auto [least, most] = limits_of(sorted.dtype());
+    const bool whole = !value.is_floating();
+    SearchOptions by = options;
+    std::int64_t at = 0;
+    if (whole ? value.to<std::int64_t>() > most : v >= static_cast<double>(most) + 1) {
+      at = most, by.right = true;  // behind all of them
+    } else if (whole ? value.to<std::int64_t>() < least : v < static_cast<double>(least)) {
+      at = least, by.right = false;
+    } else {
+      at = whole ? value.to<std::int64_t>() : static_cast<std::int64_t>(std::floor(v));
+      // Between two integers: behind all that are not above the lower one.
+      if (!whole && v != std::floor(v)) by.right = true;
+    }
+    return searchsorted(sorted, full({}, at, like), by);
+  }
   return searchsorted(sorted, full({}, value, like), options);
 }
 Tensor bucketize(T values, T boundaries, const SearchOptions& options) {

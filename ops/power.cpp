@@ -75,7 +75,8 @@ std::optional<kernels::UnaryOp> special_power(double exponent) {
 }
 
 Scalar minus_one(Scalar s) {
-  return s.is_floating() ? Scalar(s.to<double>() - 1) : Scalar(s.to<std::int64_t>() - 1);
+  if (s.is_floating()) return s.to<double>() - 1;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(s.to<std::int64_t>()) - 1);  // wraps
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/host_copy.h"
@@ -179,7 +180,8 @@ Tensor quantiles(T t, T q, std::optional<int> dim, bool keepdim, Interpolation h
   const int d = dim.value_or(0);
   const Sorted s(flat, d, op);
   const Tensor ranks = no_grad([&] {
-    const DType wide = itemsize(t.dtype()) == 2 ? kFloat32 : t.dtype();
+    // float32 has all ranks up to 2^24.
+    const DType wide = s.size > (1 << 24) || t.dtype() == kFloat64 ? kFloat64 : kFloat32;
     const Tensor last =
         (skips_nan ? clamp_min(s.count() - 1, 0) : full_like(s.count(), s.size - 1)).to(wide);
     const Tensor wanted = last * clamp(q.to(wide), 0, 1).to(t.device());
@@ -250,12 +252,11 @@ Tensor histc(T t, std::int64_t bins, double min, double max) {
         }
         const Tensor inside = logical_and(ge(x, low), le(x, high));
         const Tensor place = floor((x - low) * static_cast<double>(bins) / (high - low));
-        // Others, NaN among them, are counted in a bin that is cut off.
-        const Tensor bin =
-            where(logical_and(inside, ge(place, 0)), clamp(place, 0, static_cast<double>(bins - 1)),
-                  static_cast<double>(bins));
+        // Others, NaN among them, are counted in a bin that is cut off. As integers, because a
+        // floating type does not have all numbers of many bins.
+        const Tensor ids =
+            where(logical_and(inside, ge(place, 0)), clamp(place.to(kInt64), 0, bins - 1), bins);
         const Tensor counts = zeros({bins + 1}, {.dtype = kInt64, .device = t.device()});
-        const Tensor ids = bin.to(kInt64);
         return scatter_add(counts, 0, ids, ones_like(ids)).narrow(0, 0, bins).to(t.dtype());
       },
       t);
@@ -281,7 +282,10 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
           const std::int64_t least = min(ids).item<std::int64_t>();
           FERRITE_CHECK(least >= 0, ValueError, "bincount", "expected numbers of 0 or more, got {}",
                         least);
-          size = std::max(size, max(ids).item<std::int64_t>() + 1);
+          const std::int64_t most = max(ids).item<std::int64_t>();
+          FERRITE_CHECK(most < std::numeric_limits<std::int64_t>::max(), ValueError, "bincount",
+                        "expected numbers below 2^63 - 1, got {}", most);
+          size = std::max(size, most + 1);
         }
         const Tensor each = !weights.defined() || ids.numel() == 0 ? ones_like(ids)
                             : weights.dtype() == kFloat32          ? weights

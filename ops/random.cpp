@@ -30,9 +30,18 @@ void require_floating_or_complex(DType dtype, const char* op) {
   FERRITE_CHECK(is_differentiable(dtype), DTypeError, op,
                 "expected a floating-point or complex dtype, got {}", dtype);
 }
-void check_uniform(double low, double high, const char* op) {
-  FERRITE_CHECK(low <= high && high - low <= std::numeric_limits<double>::max(), ValueError, op,
-                "expected low <= high, both finite, got {} and {}", low, high);
+double largest(DType dtype) {
+  if (dtype == kFloat16) return 65504;
+  if (dtype == kBFloat16) return 0x1.fep127;
+  return dtype == kFloat32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+}
+/// The dtype has both ends, and what lies between them.
+void check_uniform(double low, double high, DType dtype, const char* op) {
+  const double most = largest(dtype);
+  FERRITE_CHECK(
+      low <= high && low >= -most && high <= most && high - low <= most, ValueError, op,
+      "expected low <= high, both and their difference finite numbers of {}, got {} and {}", dtype,
+      low, high);
 }
 void check_normal(double std, const char* op) {
   FERRITE_CHECK(std >= 0, ValueError, op, "expected a standard deviation of 0 or more, got {}",
@@ -203,7 +212,7 @@ const Tensor& uniform_(const Tensor& self, double low, double high, Generator* g
   const profiler::OpRange range("uniform_", self);
   FERRITE_CHECK(self.defined(), ValueError, "uniform_", "the tensor is undefined");
   require_floating(self.dtype(), "uniform_");
-  check_uniform(low, high, "uniform_");
+  check_uniform(low, high, self.dtype(), "uniform_");
   return draw_inplace(self, "uniform_", [&](const Stream&, const Tensor& t) {
     draw_uniform(t, low, high, generator);
   });

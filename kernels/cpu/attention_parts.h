@@ -119,7 +119,9 @@ template <class V>
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + (r + 1.0f);
     const V y = bits_as<V>(bits_as<Bits>(p) + (bits_as<Bits>(shifted) << 23));
-    return x < -87.33654f ? V{} : y;
+    const V weight = x < -87.33654f ? V{} : y;
+    return x == x ? weight
+                  : x;  // a NaN with other bits than the usual ones may have become a number
   }
 }
 

@@ -138,6 +138,20 @@ void scatter(const char* op, const View& out, const View& index, const View& sou
   check.finish(op, index);
 }
 
+namespace {
+
+/// a + factor * b; integers wrap around.
+template <class T>
+T add_multiple(T a, T b, T factor) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<std::uint64_t>(a) +
+                          static_cast<std::uint64_t>(factor) * static_cast<std::uint64_t>(b));
+  else
+    return static_cast<T>(a + factor * b);
+}
+
+}  // namespace
+
 void scatter_add(const char* op, const View& out, const View& index, const View& source, int dim) {
   if (index.numel == 0) return;
   RangeCheck check(out.sizes[dim]);
@@ -149,7 +163,10 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
     for_each_in_order(out, index, source, dim, [=, &check](auto base, auto i, auto s) {
       if (!check.fits(ids[i])) return;
       T& to = o[base + ids[i] * o_step];
-      to = static_cast<T>(to + from[s]);
+      if constexpr (std::is_integral_v<T>)
+        to = add_multiple(to, from[s], T(1));
+      else
+        to = static_cast<T>(to + from[s]);
     });
   });
   check.finish(op, index);
@@ -264,7 +281,7 @@ void add_slices(const View& out, const View& index, const View& source, int dim,
           T* to = out.as<T>() + at[0] + id * o_step;
           const S* from = source.as<S>() + at[1] + k * s_step;
           const auto add = [&](std::int64_t i, std::int64_t j) {
-            to[i] = static_cast<T>(to[i] + alpha * static_cast<T>(from[j]));
+            to[i] = add_multiple(to[i], static_cast<T>(from[j]), alpha);
           };
           if (step[0] == 1 && step[1] == 1) {
 #pragma GCC ivdep

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "ferrite/autograd/gradcheck.h"
@@ -310,4 +311,18 @@ TEST_CASE("scaled_dot_product_attention: empty sizes and errors") {
   CHECK_THROWS_AS(attend(ones({3, 4, 3}), ones({2, 5, 3}), ones({2, 5, 2}), {.enable_gqa = true}),
                   ShapeError);
   CHECK_THROWS_AS(attend(q, k.to(Device("cpu:0")), v, {}), DeviceError);
+}
+
+TEST_CASE("attention of a NaN is NaN, whatever its bits") {
+  for (const std::uint32_t bits :
+       {0x7fc00000u, 0x7fc00001u, 0x7fffffffu, 0xffc001ffu, 0x7f800001u}) {
+    const Tensor q = ones({1, 1, 3, 4});
+    std::memcpy(q.data_ptr(), &bits, sizeof bits);
+    for (const std::int64_t keys : {1, 5, 40}) {
+      const Tensor k = ones({1, 1, keys, 4});
+      const Tensor out = scaled_dot_product_attention(q, k, k);
+      CHECK(isnan(out[0][0][0]).all().item<bool>());
+      CHECK_FALSE(isnan(out[0][0][1]).any().item<bool>());
+    }
+  }
 }

@@ -238,3 +238,19 @@ TEST_CASE("views, other integers and other devices") {
   cross_entropy(here, target).backward();
   check_equal(leaf.grad().cpu(), here.grad());
 }
+
+TEST_CASE("ignored targets have a gradient of 0 with create_graph, too") {
+  Tensor x = ones({2, 3}).set_requires_grad();
+  const Tensor ignored = full({2}, -100, {.dtype = kInt64});
+  check_close(autograd::grad({cross_entropy(x, ignored)}, {x}, {}, true, true)[0],
+              std::vector<double>(6, 0), 0);
+  x = tensor({{1.0, 2.0, 3.0}, {NAN, NAN, NAN}}).set_requires_grad();
+  for (const Reduction reduction : kReductions) {
+    const Tensor loss = cross_entropy(x, targets({1, -100}), {.reduction = reduction});
+    const Tensor gradient = autograd::grad({sum(loss)}, {x}, {}, true, true)[0];
+    check_close(gradient[1], {0, 0, 0}, 0);
+    const Tensor second = autograd::grad({sum(gradient * gradient)}, {x})[0];
+    check_close(second[1], {0, 0, 0}, 0);
+    CHECK_FALSE(isnan(second[0]).any().item<bool>());
+  }
+}

@@ -272,3 +272,87 @@ TEST_CASE("methods of matrices") {
   CHECK_THROWS_AS(zeros({2}).svd(), ShapeError);
   CHECK_THROWS_AS(x.to(kFloat16).det(), DTypeError);
 }
+
+TEST_CASE("a NaN bound of clamp makes all elements NaN") {
+  const Tensor x = tensor({1.0, 2.0});
+  check_close(clamp(x, NAN, {}), {NAN, NAN}, 0);
+  check_close(clamp_max(tensor({1, 2}), NAN), {NAN, NAN}, 0);
+  check_close(x.clone().clamp_(0.0, NAN), {NAN, NAN}, 0);
+  check_close(slope([](T t) { return clamp(t, NAN, 3); }, x), {0, 0}, 0);
+}
+
+TEST_CASE("bounds of uniform_ are numbers of the dtype, as is their difference") {
+  CHECK_THROWS_AS(uniform_(ones({4}), -3e38, 3e38), ValueError);
+  CHECK_THROWS_AS(uniform_(ones({4}, {.dtype = kFloat16}), 0, 1e6), ValueError);
+  CHECK_THROWS_AS(uniform_(ones({4}), 0, INFINITY), ValueError);
+  uniform_(ones({4}, {.dtype = kFloat16}), 0, 65504);
+  uniform_(ones({4}, {.dtype = kBFloat16}), -1e38, 1e38);
+  uniform_(ones({4}, {.dtype = kFloat64}), -8e307, 8e307);
+}
+
+TEST_CASE("integers are searched for numbers that their dtype does not have") {
+  const auto place = [](T sorted, Scalar v, bool right = false) {
+    return searchsorted(sorted, v, {.right = right}).item<std::int64_t>();
+  };
+  for (const DType dtype : {kInt64, kInt32, kInt8, kUInt8}) {
+    const Tensor sorted = tensor({0, 50, 100}, {.dtype = dtype});
+    for (const Scalar large : {Scalar(INFINITY), Scalar(1e30), Scalar(0x1p63)})
+      CHECK(place(sorted, large) == 3);
+    for (const Scalar small : {Scalar(-INFINITY), Scalar(-1e30)})
+      CHECK(place(sorted, small, true) == 0);
+    CHECK(place(sorted, 50.5) == 2);
+    CHECK(place(sorted, 50.0) == 1);
+  }
+  CHECK(place(tensor({0, 50, 127}, {.dtype = kInt8}), 300) == 3);
+  CHECK(place(tensor({0, 50, 127}, {.dtype = kInt8}), 127) == 2);
+  CHECK(place(tensor({0, 50, 127}, {.dtype = kUInt8}), -1, true) == 0);
+  const Tensor ends = tensor({INT64_MIN, INT64_MAX});
+  CHECK(place(ends, INT64_MAX) == 1);
+  CHECK(place(ends, -0x1p63, true) == 1);
+}
+
+TEST_CASE("sizes that 64 bits do not hold are errors") {
+  const Tensor x = arange(4);
+  CHECK_THROWS_AS(repeat_interleave(x, std::int64_t{1} << 62), ValueError);
+  CHECK_THROWS_AS(repeat_interleave(x, (std::int64_t{1} << 62) + 1), ValueError);
+  CHECK_THROWS_AS(
+      repeat_interleave(x, tensor({INT64_MAX, INT64_MAX, std::int64_t{5}, std::int64_t{0}})),
+      ValueError);
+  CHECK_THROWS_AS(bincount(tensor({INT64_MAX})), ValueError);
+  CHECK_THROWS_AS(diag_embed(ones({2}), INT64_MIN), ValueError);
+  CHECK(eye(0, INT64_MAX).shape() == Shape{0, INT64_MAX});
+  for (const std::int64_t offset : {INT64_MAX, INT64_MIN}) {
+    CHECK(tril_indices(2, 3, offset).size(1) == (offset > 0 ? 6 : 0));
+    CHECK(triu_indices(2, 3, offset).size(1) == (offset > 0 ? 0 : 6));
+  }
+  CHECK_THROWS_AS(cdist(zeros({2, 2}), zeros({2, 2}), -1), ValueError);
+}
+
+TEST_CASE("histc and quantile of more numbers than float32 counts") {
+  const Tensor few = tensor({NAN, 0.5, 1.0});
+  CHECK(sum(histc(few, 16'777'217, 0, 1)).item<double>() == 2);
+  CHECK(histc(few, 33'554'435, 0, 1)[33'554'434].item<double>() == 1);
+  const Tensor many = zeros({16'777'220});
+  many[16'777'219] = 3.0;
+  CHECK(quantile(many, 1.0).item<double>() == 3);
+}
+
+TEST_CASE("arange of an integer dtype counts in integers, as PyTorch") {
+  check_equal(arange(-3.5, 3, 1, {.dtype = kInt64}),
+              tensor({-3, -2, -1, 0, 1, 2, 3}, {.dtype = kInt64}));
+  check_equal(arange(0, 5.5, 1.5, {.dtype = kInt32}), tensor({0, 1, 2, 3}, {.dtype = kInt32}));
+}
+
+TEST_CASE("sums of integers in scattered places wrap around") {
+  for (const DType dtype : {kInt64, kInt32, kInt16, kInt8}) {
+    const Tensor most = dtype == kInt64   ? tensor({INT64_MAX})
+                        : dtype == kInt32 ? tensor({INT32_MAX}, {.dtype = kInt32})
+                        : dtype == kInt16 ? tensor({INT16_MAX}, {.dtype = kInt16})
+                                          : tensor({INT8_MAX}, {.dtype = kInt8});
+    const Tensor at = zeros({1}, {.dtype = kInt64});
+    const Tensor expected = full({1}, -2, {.dtype = dtype});
+    check_equal(scatter_add(most, 0, at, most), expected);
+    check_equal(index_add(most, 0, at, most), expected);
+  }
+  slope([](T t) { return pow(t, Scalar(INT64_MIN)); }, tensor({1.0, 2.0}));
+}
