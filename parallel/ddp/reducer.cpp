@@ -132,13 +132,32 @@ void Reducer::on_gradient(std::size_t i) {
   refuse_create_graph();
   std::lock_guard lock(mutex_);
   open_pass();
-  pass_.arrived[i] = dirty_[i] = 1;
+  const bool again = std::exchange(pass_.arrived[i], 1) != 0;
+  if (pass_.armed) check_in_time(i, again);
+  dirty_[i] = 1;
   if (places_[i]) buckets_[places_[i]->bucket].take(places_[i]->slot);
+  if (again) return;
   if (!started_) pass_.order.push_back(i);
   if (pass_.armed)
     count(i);
   else if (arm_next_ && no_sync_ == 0)
     arm();
+}
+
+/// A pass delivers the gradient of a parameter once. Only passes that run within it, in a hook or
+/// in the backward of a node, can deliver another one, which may be after its bucket was launched.
+void Reducer::check_in_time(std::size_t i, bool again) {
+  if (options_.delay_allreduce) return;
+  const bool late =
+      places_[i] && asks_tape() && pass_.absent[i] && places_[i]->bucket < pass_.launched;
+  if (!again && !late) return;
+  fail_all(fmt::format(
+      "rank {}: parameter '{}' {}: backward passes that run within this one, in a hook or in the "
+      "backward of a function, reach it. Pass delay_allreduce = true, or run this pass under "
+      "no_sync() and average the gradients after it",
+      group_->rank(), names_[i],
+      again ? "got a second gradient in this backward pass, which counts one"
+            : "was communicated as unused in this backward pass and then got a gradient"));
 }
 
 void Reducer::on_output_gradient() {
@@ -257,7 +276,11 @@ void Reducer::complete() {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!pass_.arrived[i] && !std::exchange(pass_.absent[i], 1))
       if (--pass_.pending[places_[i]->bucket] == 0) bucket_ready(places_[i]->bucket);
-  while (pass_.launched < buckets_.size()) launch(pass_.launched++);
+  for (; pass_.launched < buckets_.size(); ++pass_.launched) {
+    // It waits for all streams of the pass, and of passes that ran within it.
+    pass_.streams[pass_.launched] = current_stream(buckets_[pass_.launched].flat().device());
+    launch(pass_.launched);
+  }
   const bool exchanged = exchanges_used();
   if (exchanged) begin_used();
   wait_for_buckets();

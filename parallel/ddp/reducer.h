@@ -81,6 +81,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   // ---- During backward
   void on_gradient(std::size_t parameter);
+  void check_in_time(std::size_t parameter, bool again);
   void on_output_gradient();
   void open_pass();
   void arm();

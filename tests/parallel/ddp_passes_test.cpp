@@ -1,0 +1,101 @@
+// DistributedDataParallel with backward passes that reach parameters other than straight through
+// the result of the model.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
+#include "ferrite/nn/layers.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
+#include "ferrite/parallel/comm/local/local_group.h"
+#include "ferrite/parallel/ddp/distributed_data_parallel.h"
+#include "ferrite/tests/support/close.h"
+
+using namespace ferrite;
+using namespace ferrite::parallel;
+using test::check_close;
+
+namespace {
+
+constexpr LocalGroupOptions kSoon{.timeout = std::chrono::seconds(30)};
+
+/// Rank r's rows of a batch.
+Tensor rows(int rank) { return full({2, 3}, rank + 1.0); }
+
+/// Computes its first layer's gradients in a backward pass of its own, once per use.
+struct Nested : nn::Cloneable<Nested> {
+  Nested() {
+    register_module("inner", inner);
+    register_module("outer", outer);
+  }
+  Tensor apart(const Tensor& x) {
+    Tensor out;
+    {
+      const NoGradGuard guard;
+      out = inner(x);
+    }
+    autograd::record(out, "apart", {x}, [this, x](const Tensor& grad, autograd::Needs) -> Tensor {
+      const EnableGradGuard guard;
+      const Tensor again = x.detach().clone().set_requires_grad();
+      autograd::backward(std::vector{inner(again)}, std::vector{grad});
+      return again.grad();
+    });
+    return out;
+  }
+  using nn::Module::forward;
+  Tensor forward(const Tensor& x, int times) {
+    Tensor h = x;
+    for (int i = 0; i < times; ++i) h = apart(h);
+    return outer(h);
+  }
+  nn::Linear inner{3, 3}, outer{3, 2};
+};
+
+}  // namespace
+
+TEST_CASE("backward passes within backward passes") {
+  std::vector<Nested> nets(2);
+  const auto check = [&](int times, const DDPOptions& options) {
+    std::vector<std::string> errors(2);
+    run_ranks(
+        2,
+        [&](ProcessGroup& group) {
+          try {
+            Nested& net = nets[static_cast<std::size_t>(group.rank())];
+            DistributedDataParallel ddp(net, options);
+            const auto alone = net.clone();
+            for (int r = 0; r < 2; ++r)
+              alone->forward(rows(r).set_requires_grad(), times).sum().backward();
+            for (int step = 0; step < 3; ++step) {
+              ddp.zero_grad();
+              ddp(rows(group.rank()).set_requires_grad(), times).sum().backward();
+              for (std::size_t i = 0; i < 4; ++i)
+                check_close(net.parameters()[i].grad(), alone->parameters()[i].grad() / 2, 1e-5,
+                            1e-5);
+            }
+            CHECK(ddp.report().parameters == 4);
+          } catch (const DistributedError& e) {
+            errors[static_cast<std::size_t>(group.rank())] = e.what();
+          }
+        },
+        kSoon);
+    return errors;
+  };
+  const std::vector<std::string> none(2);
+  CHECK(check(1, {.bucket_cap_mb = 1e-6, .first_bucket_mb = 1e-6}) == none);
+  CHECK(check(2, {.delay_allreduce = true}) == none);
+  CHECK(check(2, {.find_unused_parameters = true, .delay_allreduce = true}) == none);
+  const auto check_says = [](const std::vector<std::string>& errors, const char* text) {
+    for (const std::string& error : errors) {
+      CHECK_MESSAGE(error.find(text) != std::string::npos, error);
+      CHECK_MESSAGE(error.find("parameter 'inner.") != std::string::npos, error);
+      CHECK_MESSAGE(error.find("Pass delay_allreduce = true, or") != std::string::npos, error);
+    }
+  };
+  check_says(check(2, {}), "got a second gradient in this backward pass");
+  check_says(check(1, {.find_unused_parameters = true}), "was communicated as unused in this");
+}
