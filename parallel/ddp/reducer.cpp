@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "ferrite/autograd/engine.h"
@@ -37,6 +38,8 @@ class Reducer::PassEnd {
 };
 
 namespace {
+
+constexpr const char* kThrown = "an exception was thrown there";
 
 void refuse_create_graph() {
   FERRITE_CHECK(!autograd::creating_graph(), AutogradError, "ddp",
@@ -105,12 +108,13 @@ void Reducer::leave_no_sync() {
   --no_sync_;
 }
 
-void Reducer::check_frozen() const {
+void Reducer::check_frozen() {
   for (const auto& [name, t] : frozen_)
-    FERRITE_CHECK(!t.requires_grad(), DistributedError, "ddp",
-                  "parameter '{}' was frozen when its model was wrapped and requires a gradient "
-                  "now, which would not be averaged; wrap the model again",
-                  name);
+    if (t.requires_grad())
+      fail_all(fmt::format(
+          "rank {}: parameter '{}' was frozen when its model was wrapped and requires a gradient "
+          "now, which would not be averaged; wrap the model again",
+          group_->rank(), name));
 }
 
 // ---- During backward
@@ -250,13 +254,15 @@ void Reducer::close_pass() {
   pass_.works.clear();
 }
 
+/// The other ranks would wait for this one until their time is up.
+void Reducer::abort_pass(std::string_view why) {
+  group_->abort(
+      fmt::format("rank {} did not come to the end of its backward pass: {}", group_->rank(), why));
+}
+
 void Reducer::pass_failed() {
   std::lock_guard lock(mutex_);
-  if (pass_.armed)
-    group_->abort(
-        fmt::format("rank {} did not come to the end of its backward pass: an exception "
-                    "was thrown there",
-                    group_->rank()));
+  if (pass_.armed) abort_pass(kThrown);
   close_pass();
 }
 
@@ -268,7 +274,15 @@ void Reducer::finish_pass() {
   } close{*this};
   if (!pass_.armed) return;
   if (pass_.timed) times_.backward_ended();
-  complete();
+  try {
+    complete();
+  } catch (const std::exception& e) {
+    abort_pass(e.what());
+    throw;
+  } catch (...) {
+    abort_pass(kThrown);
+    throw;
+  }
 }
 
 void Reducer::complete() {

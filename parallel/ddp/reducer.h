@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ferrite/autograd/engine.h"
@@ -93,6 +94,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Averaging averaging() const;
   void finish_pass();
   void pass_failed();
+  void abort_pass(std::string_view why);
   void close_pass();
   void complete();
   void check_all_came();
@@ -105,7 +107,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // ---- Between steps
   void plan(std::span<const std::size_t> order);
   void rebuild(int root);
-  void check_frozen() const;
+  void check_frozen();
   /// Whether ranks exchange which parameters they used.
   bool exchanges_used() const;
   /// Whether the tape is searched for the parameters it leads to.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/kernels/copy.h"
@@ -82,7 +83,12 @@ void Reducer::finish_join() {
   for (;;) {
     const JoinFlags flags = exchange(false, false, false);
     if (!any(flags.active)) break;
-    shadow(flags);
+    try {
+      shadow(flags);
+    } catch (const std::exception& e) {  // the other ranks would wait for this one
+      group_->abort(fmt::format("rank {} failed in a join: {}", group_->rank(), e.what()));
+      throw;
+    }
   }
   active_ranks_ = group_->size();
   if (any(active_)) CoalescedTensors(model_).broadcast(*group_, last(active_));

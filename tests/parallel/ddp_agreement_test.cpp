@@ -246,6 +246,40 @@ TEST_CASE("a rank that does not come to the end of backward") {
   CHECK(errors[1].find("something went wrong") != std::string::npos);
 }
 
+TEST_CASE("a rank whose communication hook throws") {
+  std::vector<nn::Linear> nets;
+  for (int r = 0; r < 2; ++r) nets.emplace_back(3, 2);
+  const auto check = [&](bool finish, bool delay, const auto& run) {
+    CAPTURE(finish);
+    CAPTURE(delay);
+    const auto errors = errors_of(2, [&](ProcessGroup& group) {
+      const bool throws = group.rank() == 1;
+      DistributedDataParallel ddp(nets[static_cast<std::size_t>(group.rank())],
+                                  {.delay_allreduce = delay});
+      const auto wrong = [] { fail<ValueError>("test", "something went wrong"); };
+      ddp.register_comm_hook([&](GradBucket& bucket) {
+        if (throws && !finish) wrong();
+        CommWork work = comm_hooks::allreduce(bucket);
+        if (throws) work.finish = wrong;
+        return work;
+      });
+      run(ddp, group);
+      group.barrier().wait();
+    });
+    check_all_say(errors, {"something went wrong"});
+    CHECK_MESSAGE(errors[0].find("rank 1") != std::string::npos, errors[0]);
+  };
+  const auto backward = [](auto& ddp, ProcessGroup&) { ddp(kRow).sum().backward(); };
+  check(true, false, backward);
+  check(true, true, backward);
+  check(false, true, backward);
+  check(false, false, [](auto& ddp, ProcessGroup& group) {
+    auto join = ddp.join();
+    if (group.rank() == 0) ddp(kRow).sum().backward();
+    join.finish();
+  });
+}
+
 TEST_CASE("changes after wrapping are detected") {
   std::vector<Branches> nets = branches(2);
   for (Branches& net : nets) net.never.requires_grad_(false);
@@ -257,6 +291,16 @@ TEST_CASE("changes after wrapping are detected") {
                             ddp(kRow, true, true);
                           }),
                 {"parameter 'never.weight' was frozen when its model was wrapped"});
+  for (Branches& net : nets) net.never.requires_grad_(false);
+  check_all_say(errors_of(2,
+                          [&](ProcessGroup& group) {
+                            Branches& net = of(nets, group);
+                            DistributedDataParallel ddp(net);
+                            if (group.rank() == 1) net.never.requires_grad_(true);
+                            ddp(kRow, true, true).sum().backward();
+                          }),
+                {"rank 1: parameter 'never.weight' was frozen when its model was wrapped"});
+  nets = branches(2);
   for (Branches& net : nets) net.never.requires_grad_(false);
   const auto errors = errors_of(2, [&](ProcessGroup& group) {
     Branches& net = of(nets, group);
