@@ -83,7 +83,9 @@ void Reducer::after_forward(std::span<const Tensor> outputs) {
   if (!grad_enabled()) return;
   std::lock_guard lock(mutex_);
   if (no_sync_ > 0) return;
-  arm_next_ = outputs.empty();
+  arm_next_ = outputs.empty() || std::ranges::any_of(outputs, [this](const Tensor& t) {
+                return t.requires_grad() && t.is_leaf() && is_parameter(t);
+              });
   const auto hook = [self = weak_from_this()](const Tensor&) {
     if (const auto reducer = self.lock()) reducer->on_output_gradient();
     return Tensor();
@@ -95,6 +97,10 @@ void Reducer::after_forward(std::span<const Tensor> outputs) {
     const Tensor& base = autograd::meta_of(t)->base;
     if (base.defined() && base.requires_grad() && !base.is_leaf()) base.register_hook(hook);
   }
+}
+
+bool Reducer::is_parameter(const Tensor& t) const {
+  return std::ranges::any_of(parameters_, [&](const Tensor& p) { return p.is_same(t); });
 }
 
 void Reducer::enter_no_sync() {

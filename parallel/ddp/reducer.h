@@ -113,6 +113,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Whether the tape is searched for the parameters it leads to.
   bool asks_tape() const;
   bool is_capturing() const;
+  bool is_parameter(const Tensor& t) const;
   [[noreturn]] void fail_all(const std::string& text);
   std::string names(std::span<const std::size_t> parameters) const;
 
@@ -141,7 +142,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<char> dirty_;  // per parameter: whether there is a local gradient, not communicated
                              // yet
   int no_sync_ = 0;
-  bool arm_next_ = false;    // the result of forward() had no tensor for a hook
+  bool arm_next_ = false;    // the result of forward() had no tensor for a hook, or a parameter
   bool buffers_due_ = true;  // a broadcast is due
   bool started_ = false;     // the first pass is over
   bool rebuild_due_ = false, rebuilt_ = false;

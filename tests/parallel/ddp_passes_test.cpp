@@ -18,6 +18,7 @@
 using namespace ferrite;
 using namespace ferrite::parallel;
 using test::check_close;
+using test::check_equal;
 
 namespace {
 
@@ -98,4 +99,34 @@ TEST_CASE("backward passes within backward passes") {
   };
   check_says(check(2, {}), "got a second gradient in this backward pass");
   check_says(check(1, {.find_unused_parameters = true}), "was communicated as unused in this");
+}
+
+namespace {
+
+/// Its result is a parameter.
+struct Table : nn::Cloneable<Table> {
+  Table() { register_parameter("w", w); }
+  Tensor forward(const Tensor&) override { return w; }
+  Tensor w = zeros({2});
+};
+
+}  // namespace
+
+TEST_CASE("a result that is a parameter") {
+  std::vector<Table> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        const Tensor w = nets[static_cast<std::size_t>(group.rank())].w;
+        DistributedDataParallel ddp(nets[static_cast<std::size_t>(group.rank())]);
+        const auto loss = [&] { return (ddp(rows(0)) * (group.rank() + 1.0)).sum(); };
+        loss().backward();
+        check_equal(w.grad(), full({2}, 1.5));
+        loss().backward();
+        check_equal(w.grad(), full({2}, 3.0));
+        const auto guard = ddp.no_sync();
+        loss().backward();
+        check_equal(w.grad(), full({2}, 4.0 + group.rank()));
+      },
+      kSoon);
 }
