@@ -1,5 +1,6 @@
 #include "ferrite/autograd/engine.h"
 
+#include "ferrite/autograd/captured.h"
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/pass.h"
 #include "ferrite/autograd/record.h"
@@ -68,6 +69,12 @@ void queue_callback(std::function<void()> f) {
   FERRITE_CHECK(running_pass, AutogradError, "queue_callback",
                 "no backward pass runs in this thread");
   running_pass->at_end(std::move(f));
+}
+
+std::span<const Tensor> captured_gradients() {
+  FERRITE_CHECK(running_pass, AutogradError, "captured_gradients",
+                "no backward pass runs in this thread");
+  return running_pass->captured();
 }
 
 void once_differentiable() {

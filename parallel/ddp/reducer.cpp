@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "ferrite/autograd/captured.h"
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/meta.h"
@@ -86,12 +87,17 @@ void Reducer::after_forward(std::span<const Tensor> outputs) {
   arm_next_ = outputs.empty() || std::ranges::any_of(outputs, [this](const Tensor& t) {
                 return t.requires_grad() && t.is_leaf() && is_parameter(t);
               });
-  const auto hook = [self = weak_from_this()](const Tensor&) {
-    if (const auto reducer = self.lock()) reducer->on_output_gradient();
+  watch(outputs, &Reducer::on_output_gradient);
+}
+
+/// Calls `f` whenever a gradient of one of `tensors` is there.
+void Reducer::watch(std::span<const Tensor> tensors, void (Reducer::*f)()) {
+  const auto hook = [self = weak_from_this(), f](const Tensor&) {
+    if (const auto reducer = self.lock()) ((*reducer).*f)();
     return Tensor();
   };
-  for (const Tensor& t : outputs) {
-    if (!t.requires_grad() || t.is_leaf()) continue;
+  for (const Tensor& t : tensors) {
+    if (!t.defined() || !t.requires_grad() || t.is_leaf()) continue;
     t.register_hook(hook);
     // A view that is changed in place gets another node, above that of its base, which stays.
     const Tensor& base = autograd::meta_of(t)->base;
@@ -128,7 +134,7 @@ void Reducer::check_frozen() {
 void Reducer::open_pass() {
   if (pass_.open) return;
   pass_.open = true;
-  pass_.armed = false;
+  pass_.armed = pass_.derived = false;
   pass_.arrived.assign(parameters_.size(), 0);
   pass_.absent.assign(parameters_.size(), 0);
   pass_.launched = 0;
@@ -150,7 +156,7 @@ void Reducer::on_gradient(std::size_t i) {
   if (!started_) pass_.order.push_back(i);
   if (pass_.armed)
     count(i);
-  else if (arm_next_ && no_sync_ == 0)
+  else if ((arm_next_ || pass_.derived) && no_sync_ == 0)
     arm();
 }
 
@@ -171,10 +177,32 @@ void Reducer::check_in_time(std::size_t i, bool again) {
 }
 
 void Reducer::on_output_gradient() {
-  if (!autograd::accumulates()) return;
+  if (!autograd::accumulates()) return follow_graph();
   refuse_create_graph();
   std::lock_guard lock(mutex_);
   if (no_sync_ == 0) arm();
+}
+
+/// In grad() with create_graph. The graph that it creates leads to the parameters too, without the
+/// result of forward(): a gradient penalty may be all that a pass computes.
+void Reducer::follow_graph() {
+  if (!autograd::creating_graph()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (no_sync_ > 0) return;
+  }
+  autograd::queue_callback([self = weak_from_this()] {
+    if (const auto reducer = self.lock())
+      reducer->watch(autograd::captured_gradients(), &Reducer::on_derived_gradient);
+  });
+}
+
+/// Whether the pass will reach a parameter from here is not known yet.
+void Reducer::on_derived_gradient() {
+  if (!autograd::accumulates()) return follow_graph();
+  std::lock_guard lock(mutex_);
+  open_pass();
+  pass_.derived = true;
 }
 
 void Reducer::arm() {

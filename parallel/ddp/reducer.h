@@ -3,7 +3,8 @@
 // that all ranks communicate in the same order.
 //
 // A backward pass is "armed", so that its gradients are communicated, by hooks on the result of
-// forward(). At its end (autograd::queue_callback) it waits for communication.
+// forward(), or on what grad() made of it. At its end (autograd::queue_callback) it waits for
+// communication.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// The state of a running backward pass.
   struct PassState {
     bool open = false, armed = false, timed = false;
+    bool derived = false;              // it came through what grad() made of a result of forward()
     std::vector<char> arrived;         // per parameter: whether the gradient has arrived
     std::vector<char> absent;          // or will not come
     std::vector<std::size_t> pending;  // per bucket: number of parameters that are neither
@@ -84,6 +86,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void on_gradient(std::size_t parameter);
   void check_in_time(std::size_t parameter, bool again);
   void on_output_gradient();
+  void on_derived_gradient();
+  void follow_graph();
+  void watch(std::span<const Tensor> tensors, void (Reducer::*f)());
   void open_pass();
   void arm();
   void count(std::size_t parameter);

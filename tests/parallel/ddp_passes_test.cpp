@@ -27,6 +27,13 @@ constexpr LocalGroupOptions kSoon{.timeout = std::chrono::seconds(30)};
 /// Rank r's rows of a batch.
 Tensor rows(int rank) { return full({2, 3}, rank + 1.0); }
 
+void check_gradients(const nn::Module& module, const std::vector<Tensor>& expected,
+                     double factor = 1) {
+  const std::vector<Tensor> parameters = module.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    check_close(parameters[i].grad(), expected[i] * factor, 1e-5, 1e-5);
+}
+
 /// Computes its first layer's gradients in a backward pass of its own, once per use.
 struct Nested : nn::Cloneable<Nested> {
   Nested() {
@@ -127,6 +134,49 @@ TEST_CASE("a result that is a parameter") {
         const auto guard = ddp.no_sync();
         loss().backward();
         check_equal(w.grad(), full({2}, 4.0 + group.rank()));
+      },
+      kSoon);
+}
+
+TEST_CASE("a gradient penalty alone") {
+  std::vector<nn::Sequential> nets;
+  for (int r = 0; r < 2; ++r)
+    nets.emplace_back(nn::Linear(3, 4, {.bias = false}), nn::Tanh(),
+                      nn::Linear(4, 1, {.bias = false}));
+  const auto penalty = [](auto& model, int rank) {
+    const Tensor x = rows(rank).set_requires_grad();
+    const Tensor g = autograd::grad(std::vector{model(x).sum()}, std::vector{x}, {}, true, true)[0];
+    return (g * g).sum();
+  };
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        nn::Sequential& net = nets[static_cast<std::size_t>(group.rank())];
+        DistributedDataParallel ddp(net);
+        std::vector<Tensor> once;
+        {
+          const auto alone = net.clone();
+          for (int r = 0; r < 2; ++r) (penalty(*alone, r) / 2).backward();
+          for (const Tensor& t : alone->parameters()) once.push_back(t.grad());
+        }
+        penalty(ddp, group.rank()).backward();
+        check_gradients(net, once);
+        // Another pass, or one that stays local, may come between.
+        ddp.zero_grad();
+        const Tensor later = penalty(ddp, group.rank());
+        ddp(rows(group.rank())).sum().backward();
+        if (group.rank() == 0) net(rows(0)).sum().backward();
+        ddp.zero_grad();
+        later.backward();
+        check_gradients(net, once);
+        // Under no_sync it is local, and added to the next.
+        ddp.zero_grad();
+        {
+          const auto guard = ddp.no_sync();
+          penalty(ddp, group.rank()).backward();
+        }
+        penalty(ddp, group.rank()).backward();
+        check_gradients(net, once, 2);
       },
       kSoon);
 }
