@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/warning.h"
 #include "ferrite/nn/module.h"
@@ -88,6 +89,8 @@ struct BackwardHookNodes::Call {
   const std::shared_ptr<Module*> module;
   const Hooks::List<BackwardHook> hooks;
   const std::size_t inputs;  // tensors among the inputs
+  /// Replicas die after forward, unless something on the tape needs them.
+  const std::shared_ptr<const void> owner = autograd::CheckpointOwner::current();
   bool encloses_inputs = false;
   std::vector<Tensor> grad_outputs;
 };

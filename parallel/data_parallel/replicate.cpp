@@ -14,7 +14,8 @@ namespace ferrite::parallel {
 
 namespace {
 
-/// The copied objects. Checkpointed functions in them keep them alive, because they may be rerun.
+/// The copied objects. Checkpointed functions in them, which may be rerun, and their backward hooks
+/// keep them alive.
 using Copies = std::vector<std::unique_ptr<nn::Module>>;
 
 /// A module's tensors without duplicates: parameters, then buffers.

@@ -256,6 +256,39 @@ TEST_CASE("hooks of the wrapper see the batch, those below it its parts") {
   CHECK(above.back() == 4);
 }
 
+TEST_CASE("backward hooks run in the replicas") {
+  nn::Sequential net(nn::Linear(3, 3), nn::ReLU(), nn::Linear(3, 2));
+  net.to("cpu:0");
+  const auto alone = net.clone();
+  std::mutex mutex;
+  std::multiset<std::int64_t> whole, part;
+  const auto note = [&](std::multiset<std::int64_t>& sizes) {
+    return [&](nn::Module&, std::span<Tensor>, std::span<const Tensor> out) {
+      const std::lock_guard lock(mutex);
+      sizes.insert(out[0].size(0));
+    };
+  };
+  net.register_full_backward_hook(note(whole));
+  net[0].register_full_backward_hook(note(part));
+  net[2].register_full_backward_hook(
+      [](nn::Module& module, std::span<Tensor> in, std::span<const Tensor>) {
+        CHECK(module.parameters()[0].device() == in[0].device());
+        in[0] = in[0] * 2.0;
+      });
+  DataParallel dp(net, two());
+  const Tensor x = rows(5).set_requires_grad();
+  const Tensor loss = dp(x).sum();
+  loss.backward({}, true);
+  net.zero_grad(true);
+  loss.backward();
+  CHECK(whole == std::multiset<std::int64_t>{2, 2, 3, 3});
+  CHECK(part == whole);
+  (*alone)(rows(5).to("cpu:0")).sum().backward();
+  const auto expected = alone->parameters(), got = net.parameters();
+  check_close(got[0].grad(), expected[0].grad() * 2.0, 1e-5);
+  check_close(got[2].grad(), expected[2].grad(), 1e-5);
+}
+
 TEST_CASE("mistakes of construction and of the first call") {
   nn::Linear net = linear();
   CHECK_THROWS_WITH_AS(DataParallel(net, {"cpu:0", "cpu:1", "cpu:0"}), doctest::Contains("cpu:0"),
