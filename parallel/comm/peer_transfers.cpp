@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <utility>
 
@@ -272,10 +273,15 @@ bool PeerTransfers::advance_first(std::vector<Queue>& queues, int peer) {
     }
   } catch (const std::exception& e) {
     error = *e.what() ? e.what() : "failed";
+  } catch (...) {
+    error = "failed";
   }
   if (error.empty()) return moved;
   queue.pop_front();
-  error = owner_.failed(transfer->call, transfer->number, error);
+  try {
+    error = owner_.failed(transfer->call, transfer->number, error);
+  } catch (const std::exception&) {  // without memory for the message: the cause must do
+  }
   transfer->finish(std::move(error));
   return true;
 }

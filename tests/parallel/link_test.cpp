@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/parallel/comm/backend.h"
+#include "ferrite/parallel/comm/peer_transfers.h"
 #include "ferrite/parallel/comm/ring_all_reduce.h"
 #include "ferrite/tests/parallel/folder_store.h"
 #include "ferrite/tests/parallel/processes.h"
@@ -338,4 +341,21 @@ TEST_CASE("a process that is killed before its link has connected is missed, too
             std::string::npos);
       CHECK(job.finish() == "");
     }
+}
+
+TEST_CASE("a transfer ends with its own error if the group cannot handle it") {
+  struct Owner final : comm::HostOperations {
+    void run(const comm::HostCall&) override {}
+    std::string failed(const comm::Call&, std::uint64_t, const std::string&) override {
+      throw std::bad_alloc();
+    }
+  } owner;
+  auto meshes = links::make_memory_links(2);
+  comm::PeerTransfers transfers(std::move(meshes[0]), 0, {0, 1}, 20ms, owner);
+  for (int i = 0; i < 2; ++i) {
+    const Work work =
+        transfers.submit({.kind = comm::Collective::recv, .peer = 1, .out = zeros({2})});
+    const std::string error = error_of([&] { work.wait(); });
+    CHECK_MESSAGE(error.find("rank 1 did not send it within 20 ms") != std::string::npos, error);
+  }
 }
