@@ -1,6 +1,7 @@
 // Convolutions of one and three dimensions, by those of planes.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/arithmetic.h"
@@ -80,6 +81,16 @@ struct Depth {
   }
 };
 
+/// Whether the slices that taps span are many times those that can meet: no tensor should have
+/// them.
+bool is_sparse(std::int64_t spanned, std::int64_t met) {
+  return spanned > 1024 && spanned / 16 > met;
+}
+
+Tensor index_of(const std::vector<std::int64_t>& slices, const Device& device) {
+  return from_vector(slices, {static_cast<std::int64_t>(slices.size())}).to(device);
+}
+
 /// The slices that each position of the kernel's depth sees: [N, C, D, H, W] as [N * D', C * KD, H,
 /// W].
 Tensor slices_seen(const Tensor& x, const Depth& d) {
@@ -87,6 +98,19 @@ Tensor slices_seen(const Tensor& x, const Depth& d) {
   FERRITE_CHECK(padded >= d.extent(), ShapeError, d.op,
                 "the kernel reaches over {} slices, the padded input {} has {}", d.extent(),
                 x.shape(), padded);
+  const std::int64_t positions = (padded - d.extent()) / d.stride + 1;
+  if (is_sparse(padded, d.in + positions * d.kernel)) {
+    std::vector<std::int64_t> seen;
+    for (std::int64_t i = 0; i < positions; ++i)
+      for (std::int64_t tap = 0; tap < d.kernel; ++tap) {
+        const std::int64_t slice = i * d.stride - d.before + tap * d.dilation;
+        seen.push_back(slice >= 0 && slice < d.in ? slice : d.in);  // that of the padding
+      }
+    return index_select(pad(x, {0, 0, 0, 0, 0, 1}), 2, index_of(seen, x.device()))
+        .reshape({x.size(0), x.size(1), positions, d.kernel, x.size(3), x.size(4)})
+        .permute({0, 2, 1, 3, 4, 5})
+        .reshape({x.size(0) * positions, x.size(1) * d.kernel, x.size(3), x.size(4)});
+  }
   Tensor t = d.before > 0 || d.after > 0 ? pad(x, {0, 0, 0, 0, d.before, d.after}) : x;
   t = t.unfold(2, d.extent(), d.stride);  // [N, C, D', H, W, extent]
   if (d.dilation > 1) t = t.slice(-1, 0, INT64_MAX, d.dilation);
@@ -194,16 +218,28 @@ Tensor conv_transpose3d(const Tensor& input, const Tensor& weight, const Tensor&
     parts = parts.reshape({count, in, channels, kernel, h, w})
                 .permute({0, 2, 3, 1, 4, 5})
                 .reshape({count, channels, kernel * in, h, w});
-    const TensorOptions index{.dtype = kInt64, .device = input.device()};
-    const Tensor at =
-        (arange(kernel, index) * o.dilation.d).unsqueeze(1) + arange(in, index) * o.stride.d;
-    const Shape shape{count, channels, std::max(reach, o.padding.d + slices), h, w};
+    Tensor at;
+    std::int64_t first = o.padding.d, spanned = std::max(reach, o.padding.d + slices);
+    if (is_sparse(spanned, slices + kernel * in)) {
+      // What is cut off gathers in one slice behind the others.
+      std::vector<std::int64_t> to;
+      for (std::int64_t tap = 0; tap < kernel; ++tap)
+        for (std::int64_t i = 0; i < in; ++i) {
+          const std::int64_t slice = tap * o.dilation.d + i * o.stride.d - o.padding.d;
+          to.push_back(slice >= 0 && slice < slices ? slice : slices);
+        }
+      at = index_of(to, input.device());
+      first = 0, spanned = slices + 1;
+    } else {
+      const TensorOptions index{.dtype = kInt64, .device = input.device()};
+      at = ((arange(kernel, index) * o.dilation.d).unsqueeze(1) + arange(in, index) * o.stride.d)
+               .reshape({kernel * in});
+    }
+    const Shape shape{count, channels, spanned, h, w};
     const TensorOptions like{.dtype = input.dtype(), .device = input.device()};
     const Tensor start =
         bias.defined() ? bias.reshape({1, channels, 1, 1, 1}).expand(shape) : zeros(shape, like);
-    return index_add(start, 2, at.reshape({kernel * in}), parts)
-        .narrow(2, o.padding.d, slices)
-        .contiguous();
+    return index_add(start, 2, at, parts).narrow(2, first, slices).contiguous();
   });
 }
 

@@ -7,22 +7,31 @@
 #include <type_traits>
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/core/error.h"
 #include "ferrite/core/storage.h"
 #include "ferrite/kernels/cpu/simd.h"
 
 namespace ferrite::kernels::cpu {
 
-/// Memory for `count` elements of T from the host's cache of blocks, contents undefined.
+/// Memory for `count` elements of T from the host's cache of blocks, contents undefined. Throws
+/// OutOfMemoryError for more than there is, also if the size in bytes would overflow.
 template <class T>
 class Scratch {
  public:
   Scratch() = default;
-  explicit Scratch(std::int64_t count)
-      : storage_(Storage::allocate(static_cast<std::size_t>(count) * sizeof(T), Device())) {}
+  explicit Scratch(std::int64_t count) : storage_(Storage::allocate(bytes_of(count), Device())) {}
   T* data() const { return static_cast<T*>(storage_->data()); }
   explicit operator bool() const { return static_cast<bool>(storage_); }
 
  private:
+  static std::size_t bytes_of(std::int64_t count) {
+    constexpr auto kMost = INT64_MAX / static_cast<std::int64_t>(sizeof(T));
+    // A product of sizes that has wrapped around is negative half the time.
+    FERRITE_CHECK(count >= 0 && count <= kMost, OutOfMemoryError, "allocate",
+                  "the scratch memory of a kernel would have more bytes than fit 64 bits");
+    return static_cast<std::size_t>(count) * sizeof(T);
+  }
+
   IntrusivePtr<Storage> storage_;
 };
 

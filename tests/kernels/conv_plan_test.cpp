@@ -7,6 +7,7 @@
 
 #include "ferrite/kernels/cpu/conv/plan.h"
 #include "ferrite/kernels/cpu/conv/product.h"
+#include "ferrite/kernels/cpu/pack.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/tests/support/close.h"
 
@@ -94,6 +95,7 @@ void check_agreement(const Layer& l) {
     ConvPlan plan = kernels::cpu::plan_of(call);
     const std::string text = kernels::cpu::to_string(call, plan);
     CAPTURE(text);
+    plan.candidates.push_back({Method::sparse, 0});  // it can compute all
     if (kernels::cpu::is_product(call)) plan.candidates.push_back({Method::product, 0});
     const bool half = itemsize(l.dtype) == 2;
     const auto expected = results(l, operands, pass, half ? Method::float_copies : Method::direct);
@@ -149,6 +151,24 @@ TEST_CASE("plans of depthwise convolutions") {
   Layer planes = last;
   planes.format = kContiguous;
   CHECK(methods_of(planes) == std::vector(3, Method::planes));
+}
+
+TEST_CASE("plans visit taps one by one where hardly any meets the image") {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast})
+      for (const std::int64_t groups : {1, 2, 16}) {
+        const Layer l{1, 16, 5, 16, 1, 60000, 60000, groups, dtype, format};
+        CHECK(methods_of(l) == std::vector(3, Method::sparse));
+      }
+  // Wide paddings whose pixels are all read.
+  for (const Layer& l : {Layer{1, 2, 5, 2, 1, 1, 150}, Layer{1, 2, 5, 2, 200, 1, 199}})
+    for (const ConvPass pass : kPasses) CHECK(plan_of(l, pass).method != Method::sparse);
+}
+
+TEST_CASE("scratch memory refuses sizes that overflow") {
+  using Scratch = kernels::cpu::Scratch<float>;
+  for (const std::int64_t count : {std::int64_t{1} << 62, INT64_MAX, std::int64_t{-4}})
+    CHECK_THROWS_AS(Scratch{count}, OutOfMemoryError);
 }
 
 TEST_CASE("plans of 16-bit types convert once") {

@@ -13,6 +13,7 @@
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/core/stream.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/message.h"
@@ -181,6 +182,65 @@ TEST_CASE("conv2d: every dtype") {
       check_case(k, dtype, [](const Tensor& t) { return t; });
       check_case(k, dtype, [](const Tensor& t) { return t.to(kChannelsLast); });
     }
+}
+
+TEST_CASE("conv2d: strides, dilations and paddings far beyond the image") {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  constexpr Pair all = kMost, half = kMost / 2;
+  const Case cases[] = {
+      {1, 4, 5, 5, 4, 1, 1, kMost - 1, half},
+      {1, 4, 5, 5, 2, 2, 2, all, half, kMost - 1},
+      {1, 4, 5, 5, 2, 2, 2, all, half, kMost - 1, 2},
+      {1, 4, 5, 5, 4, 2, 2, all, half, kMost - 1, 4},
+      {2, 4, 5, 5, 6, 1, 1, kMost / 2 + 2, half},     // results 1 meet pixels 2
+      {2, 4, 5, 6, 6, 3, 3, 1, half, kMost / 2 + 1},  // taps 1 meet pixels from 1 on
+      {2, 4, 5, 6, 6, 3, 3, 1, half, kMost / 2 + 1, 2},
+      {2, 4, 5, 6, 4, 3, 3, 1, half, kMost / 2 + 1, 4},
+      {2, 4, 5, 6, 6, 2, 3, {1, 2}, {1, kMost / 2}, {1, kMost / 2 + 1}},
+      {2, 16, 5, 5, 2, 1, 1, 60000, 60000},
+      {2, 3, 5, 5, 4, 3, 3, 2, 300, 299},
+  };
+  for (const Case& k : cases)
+    for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
+      check_case(k, dtype, [](const Tensor& t) { return t; });
+      check_case(k, dtype, [](const Tensor& t) { return t.to(kChannelsLast); });
+    }
+}
+
+TEST_CASE("conv1d, conv3d and their transposes: dilations and paddings far beyond the input") {
+  constexpr std::int64_t kHalf = std::int64_t{1} << 30;
+  // Of each kernel only the tap in the middle meets the input, from its second element on.
+  const Tensor line = values({2, 4, 5}), w1 = values({6, 2, 3}, kFloat32, 2);
+  const Conv1dFuncOptions o1{.padding = kHalf, .dilation = kHalf + 1, .groups = 2};
+  check_close(conv1d(line, w1, {}, o1),
+              conv1d(line.narrow(2, 1, 3), w1.narrow(2, 1, 1), {}, {.groups = 2}), 1e-6, 1e-6);
+  const Tensor volume = values({2, 2, 5, 5, 5}, kFloat64), w3 = values({3, 2, 3, 3, 3}, kFloat64);
+  const Tensor middle = w3.narrow(2, 1, 1).narrow(3, 1, 1).narrow(4, 1, 1);
+  const Conv3dFuncOptions o3{.padding = kHalf, .dilation = kHalf + 1};
+  const Tensor out = conv3d(volume, w3, {}, o3);
+  check_close(out, conv3d(volume.narrow(2, 1, 3).narrow(3, 1, 3).narrow(4, 1, 3), middle), 1e-12,
+              1e-12);
+  const ConvTranspose3dFuncOptions t3{.padding = kHalf, .dilation = kHalf + 1};
+  const Tensor bias = values({2}, kFloat64, 3);
+  const Tensor back = conv_transpose3d(out, w3, bias, t3);
+  REQUIRE(back.shape() == volume.shape());
+  const Tensor inner = conv_transpose3d(out, middle, bias);
+  check_close(back.narrow(2, 1, 3).narrow(3, 1, 3).narrow(4, 1, 3), inner, 1e-12, 1e-12);
+  check_close(sum(back - bias.reshape({1, 2, 1, 1, 1})), sum(inner - bias.reshape({1, 2, 1, 1, 1})),
+              1e-12, 1e-10);
+  using Inputs = std::vector<Tensor>;
+  const auto leaf = [](const Shape& shape) { return values(shape, kFloat64).set_requires_grad(); };
+  CHECK(autograd::gradcheck(
+      [](const Inputs& t) {
+        return conv3d(t[0], t[1], t[2], {.padding = {kHalf, 0, 0}, .dilation = {kHalf + 1, 1, 1}});
+      },
+      {leaf({1, 1, 5, 2, 2}), leaf({1, 1, 3, 1, 1}), leaf({1})}));
+  CHECK(autograd::gradcheck(
+      [](const Inputs& t) {
+        return conv_transpose3d(t[0], t[1], t[2],
+                                {.padding = {kHalf, 0, 0}, .dilation = {kHalf + 1, 1, 1}});
+      },
+      {leaf({1, 1, 3, 2, 2}), leaf({1, 1, 3, 1, 1}), leaf({1})}));
 }
 
 TEST_CASE("conv2d: weights beyond a cache, images in groups, gradients in parts") {

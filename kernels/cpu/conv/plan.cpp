@@ -13,9 +13,9 @@ namespace ferrite::kernels::cpu {
 
 namespace {
 
-constexpr const char* kNames[] = {"depthwise",    "product",      "pairs",         "float_copies",
-                                  "pixel_copies", "direct",       "weight_blocks", "columns",
-                                  "planes",       "winograd_2x2", "winograd_4x4"};
+constexpr const char* kNames[] = {"depthwise",    "sparse",       "product",      "pairs",
+                                  "float_copies", "pixel_copies", "direct",       "weight_blocks",
+                                  "columns",      "planes",       "winograd_2x2", "winograd_4x4"};
 
 /// Cycles for one vector of channels: of a tile into the points of Winograd's algorithm, of a tile
 /// out of them, and of a filter into them (with the way there), by the tile's results and the taps.
@@ -175,6 +175,24 @@ class Costs {
   Images<const float> to_, from_;  // of any type: for sizes and steps
 };
 
+/// Whether the window that all taps span has many times the pixels that can meet in it. Copies of
+/// it would not fit the memory, and its size need not fit 64 bits. Ordinary windows are about as
+/// large as the image, or have no more pixels than results have taps.
+bool is_sparse(const ConvCall& c) {
+  constexpr double kSmallWindow = 1 << 16, kMost = 16;
+  double window = 1, pixels = 1, products = 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t in = c.input.sizes[i + 2], out = c.out.sizes[i + 2];
+    const std::int64_t taps = c.weight.sizes[i + 2];
+    const std::int64_t span =
+        (out - 1) * c.params.stride[i] + (taps - 1) * c.params.dilation[i] + 1;
+    window *= static_cast<double>(std::max(span, in + c.params.padding[i]));
+    pixels *= static_cast<double>(in);
+    products *= static_cast<double>(out) * static_cast<double>(taps);
+  }
+  return window > kSmallWindow && window > kMost * (pixels + products);
+}
+
 std::int64_t cheapest(const ConvPlan& plan) {
   std::int64_t cost = INT64_MAX;
   for (const auto& candidate : plan.candidates) cost = std::min(cost, candidate.cost);
@@ -265,6 +283,11 @@ ConvCall without_skipped_pixels(ConvCall call) {
 ConvPlan plan_of(const ConvCall& call) {
   const Costs costs(call);
   ConvPlan plan;
+  if (is_sparse(call)) {
+    plan.candidates.push_back({ConvMethod::sparse, costs.direct() * call.params.groups});
+    plan.method = ConvMethod::sparse;
+    return plan;
+  }
   const auto add = [&](ConvMethod method, std::int64_t cost) {
     plan.candidates.push_back({method, cost * call.params.groups});
   };

@@ -23,6 +23,7 @@ struct ConvCall {
 /// The engines, by the files of this folder. Of equal ones the first is taken.
 enum class ConvMethod : std::uint8_t {
   depthwise,
+  sparse,  ///< alone, where hardly any tap meets the image
   product,
   pairs,
   float_copies,  ///< of 16-bit operands, for the engine that is best for float32

@@ -7,6 +7,7 @@
 #include "ferrite/kernels/cpu/conv/pairs.h"
 #include "ferrite/kernels/cpu/conv/planes.h"
 #include "ferrite/kernels/cpu/conv/product.h"
+#include "ferrite/kernels/cpu/conv/sparse.h"
 #include "ferrite/kernels/cpu/conv/weight.h"
 #include "ferrite/kernels/cpu/conv/weight_blocks.h"
 #include "ferrite/kernels/cpu/conv/winograd/weight_gradient.h"
@@ -118,6 +119,7 @@ void sum_weight_gradient(const ConvCall& call, ConvMethod method) {
 template <class S>
 void run_conv(const ConvCall& call, ConvMethod method) {
   if (method == ConvMethod::depthwise) return depthwise::run<S>(call);
+  if (method == ConvMethod::sparse) return sparse::run<S>(call);
   if constexpr (is_half_type<S>) {
     if (method == ConvMethod::product) return run_product(call);
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
