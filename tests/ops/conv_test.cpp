@@ -387,6 +387,21 @@ TEST_CASE("conv1d") {
   CHECK(conv1d(x[0], w, b, {.groups = 2}).shape() == Shape{6, 9});
 }
 
+TEST_CASE("the gradient of a bias alone stays exact over a long sequence") {
+  constexpr std::int64_t kSteps = 1000000;
+  const double exact = static_cast<double>(0.1F) * kSteps;
+  const Tensor x = zeros({1, 1, kSteps}), w = zeros({2, 1, 1}), wt = zeros({1, 2, 1});
+  const auto check = [&](const Tensor& b, const Tensor& out, MemoryFormat format) {
+    out.backward(full(out.shape(), 0.1).contiguous(format));
+    check_close(b.grad(), std::vector<double>(2, exact), 1e-6, 0);
+  };
+  const Tensor b = zeros({2}), bt = zeros({2}), b2 = zeros({2});
+  for (const Tensor& t : {b, bt, b2}) t.set_requires_grad();
+  check(b, conv1d(x, w, b), kContiguous);
+  check(bt, conv_transpose1d(x, wt, bt), kContiguous);
+  check(b2, conv2d(x.unsqueeze(2), w.unsqueeze(2), b2), kChannelsLast);
+}
+
 TEST_CASE("conv_transpose2d is the gradient of conv2d by its input") {
   for (const Case& k : kCases)
     for (const bool last : {false, true}) {

@@ -121,34 +121,39 @@ void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& i
 void channel_sum(const View& out, const View& grad) {
   dispatch_floating(out.dtype, "conv2d", [&]<class S>() {
     using T = Compute<S>;
-    const std::int64_t images = grad.sizes[0], channels = grad.sizes[1];
+    // Pixels that are added up in T. A float would lose digits over the length of a sequence.
+    constexpr std::int64_t kBlock = 32;
+    const std::int64_t images = grad.sizes[0], channels = grad.sizes[1], width = grad.sizes[3];
     const std::int64_t grain = std::max<std::int64_t>(1, (images + 15) / 16);
     const std::int64_t parts = images > 0 ? (images - 1) / grain + 1 : 0;
-    const Scratch<T> partial(std::max<std::int64_t>(1, parts) * channels);
-    std::fill_n(partial.data(), parts * channels, T(0));
+    const Scratch<double> partial(std::max<std::int64_t>(1, parts) * channels);
+    std::fill_n(partial.data(), parts * channels, 0.0);
     parallel_for(images, grain, [&](std::int64_t begin, std::int64_t end) {
-      T* sums = partial.data() + begin / grain * channels;
-      const Scratch<T> row(channels);
-      for (std::int64_t n = begin; n < end; ++n)
-        for (std::int64_t y = 0; y < grad.sizes[2]; ++y) {
-          const S* from = grad.as<S>() + n * grad.strides[0] + y * grad.strides[2];
-          std::fill_n(row.data(), channels, T(0));
-          if (grad.strides[1] == 1) {
-            for (std::int64_t x = 0; x < grad.sizes[3]; ++x)
-              for (std::int64_t c = 0; c < channels; ++c)
-                row.data()[c] += static_cast<T>(from[x * grad.strides[3] + c]);
-          } else {
+      double* sums = partial.data() + begin / grain * channels;
+      const Scratch<T> block(channels);
+      const auto add = [&](const S* from, std::int64_t pixels) {
+        std::fill_n(block.data(), channels, T(0));
+        if (grad.strides[1] == 1) {
+          for (std::int64_t x = 0; x < pixels; ++x)
             for (std::int64_t c = 0; c < channels; ++c)
-              for (std::int64_t x = 0; x < grad.sizes[3]; ++x)
-                row.data()[c] += static_cast<T>(from[x * grad.strides[3] + c * grad.strides[1]]);
-          }
-          for (std::int64_t c = 0; c < channels; ++c) sums[c] += row.data()[c];
+              block.data()[c] += static_cast<T>(from[x * grad.strides[3] + c]);
+        } else {
+          for (std::int64_t c = 0; c < channels; ++c)
+            for (std::int64_t x = 0; x < pixels; ++x)
+              block.data()[c] += static_cast<T>(from[x * grad.strides[3] + c * grad.strides[1]]);
         }
+        for (std::int64_t c = 0; c < channels; ++c) sums[c] += static_cast<double>(block.data()[c]);
+      };
+      for (std::int64_t n = begin; n < end; ++n)
+        for (std::int64_t y = 0; y < grad.sizes[2]; ++y)
+          for (std::int64_t x = 0; x < width; x += kBlock)
+            add(grad.as<S>() + n * grad.strides[0] + y * grad.strides[2] + x * grad.strides[3],
+                std::min(kBlock, width - x));
     });
     for (std::int64_t c = 0; c < channels; ++c) {
-      T sum = 0;
+      double sum = 0;
       for (std::int64_t p = 0; p < parts; ++p) sum += partial.data()[p * channels + c];
-      out.as<S>()[c * out.strides[0]] = static_cast<S>(sum);
+      out.as<S>()[c * out.strides[0]] = static_cast<S>(static_cast<T>(sum));
     }
   });
 }
