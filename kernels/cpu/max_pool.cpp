@@ -57,21 +57,35 @@ struct Backward {
   void scatter_where(Compute<T>* sums, std::int64_t at, Where where) const {
     const std::int64_t width = pool.w.output;
     const std::int64_t *left = lefts.data(), *cell = cells.data();
+    const std::int64_t columns = pool.w.widest();
+    const auto cell_of = [&](Code place) {
+      if constexpr (kHasTable) return cell[place];
+      return cell_at(pool, columns, place);
+    };
     for (std::int64_t oh = 0; oh < pool.h.output; ++oh, at += width) {
       const PoolAxis::Window& h = hs[index(oh)];
       const std::int64_t row = (h.first - h.skip * pool.h.dilation) * pool.w.input;
       for (std::int64_t ow = 0; ow < width; ++ow)
         if (where(at + ow))
-          sums[row + left[ow] + cell[code[at + ow]]] += static_cast<Compute<T>>(grad_out[at + ow]);
+          sums[row + left[ow] + cell_of(code[at + ow])] +=
+              static_cast<Compute<T>>(grad_out[at + ow]);
     }
   }
 
+  /// Places of one byte are so few that a table is faster than divisions.
+  static constexpr bool kHasTable = sizeof(Code) == 1;
+
   /// Where in the plane a place is, from its window's first cell (inside or not).
+  static std::int64_t cell_at(const Pool2d& p, std::int64_t columns, std::int64_t place) {
+    return place / columns * p.h.dilation * p.w.input + place % columns * p.w.dilation;
+  }
   static std::vector<std::int64_t> cells_of(const Pool2d& p) {
     std::vector<std::int64_t> cells;
-    for (std::int64_t i = 0; i < p.h.widest(); ++i)
-      for (std::int64_t j = 0; j < p.w.widest(); ++j)
-        cells.push_back(i * p.h.dilation * p.w.input + j * p.w.dilation);
+    if constexpr (kHasTable) {
+      const std::int64_t rows = p.h.widest(), columns = p.w.widest();
+      for (std::int64_t place = 0; place < rows * columns; ++place)
+        cells.push_back(cell_at(p, columns, place));
+    }
     return cells;
   }
   /// The first column (inside or not) of each window.

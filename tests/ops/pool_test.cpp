@@ -259,6 +259,23 @@ TEST_CASE("max_pool2d: windows of more than 256 cells") {
   }
 }
 
+TEST_CASE("max_pool2d: windows far larger than the plane") {
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+      const Tensor x =
+          distinct({1, 2, 5, 5}).to(dtype).contiguous(format).detach().set_requires_grad();
+      const Tensor y = max_pool2d(x, 40000, 1, 20000);
+      CHECK(y.shape() == Shape{1, 2, 6, 6});
+      y.backward(ones_like(y));
+      // Each of the 36 windows of a plane holds all of it.
+      double all = 0, most = 0;
+      for (const double g : x.grad().to_vector<double>()) all += g, most = std::max(most, g);
+      CHECK(all == 72);
+      CHECK(most == 36);
+      CHECK(y[0][0][0][0].item<double>() == largest(x[0][0]));
+    }
+}
+
 TEST_CASE("pooling of [C, H, W], of views and of empty batches") {
   const Tensor x = distinct({3, 6, 8});
   const Tensor batch = x.unsqueeze(0);
