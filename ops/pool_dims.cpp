@@ -274,6 +274,11 @@ Tensor avg_line(const char* op, const Tensor& input, const AvgPool1dOptions& o) 
 
 Tensor avg_volume(const char* op, const Tensor& input, const AvgPool3dOptions& o) {
   ops::check_kernel_size(o, op);
+  // The sums of planes, which only the pooling along the depth divides, can exceed a 16-bit type.
+  if (o.divisor_override && input.defined() && is_floating(input.dtype()) &&
+      itemsize(input.dtype()) == 2)
+    return ops::renamed(op,
+                        [&] { return avg_volume(op, input.to(kFloat32), o).to(input.dtype()); });
   return pool_volume(input, op, avg_planes(op, of_plane<AvgPoolOptions>(o)),
                      avg_planes(op, of_depth<AvgPoolOptions>(o)));
 }

@@ -366,6 +366,21 @@ TEST_CASE("pooling in the 16-bit types rounds once") {
     }
 }
 
+TEST_CASE("avg_pool3d with a divisor: no overflow between its two poolings") {
+  const Tensor x = full({1, 1, 2, 2, 2}, 20000, {.dtype = kFloat16}).set_requires_grad();
+  const Tensor y = avg_pool3d(x, 2, {.divisor_override = 8});
+  CHECK(y.dtype() == kFloat16);
+  CHECK(y.item<double>() == 20000);
+  y.sum().backward();
+  CHECK(x.grad().dtype() == kFloat16);
+  check_close(x.grad(), std::vector<double>(8, 0.125), 0, 0);
+  const Tensor v = randn({2, 3, 5, 4, 6}, {.dtype = kFloat64});
+  for (const DType dtype : {kFloat16, kBFloat16})
+    check_close(avg_pool3d(v.to(dtype), 3, {.divisor_override = 5}),
+                avg_pool3d(v.to(dtype).to(kFloat64), 3, {.divisor_override = 5}),
+                test::rounding_of(dtype), 1e-6);
+}
+
 TEST_CASE("pooling 2x2 cells in the 16-bit types rounds the results of float32") {
   const auto pooled = [](const Tensor& values, bool max) {
     const Tensor x = values.detach().requires_grad_();
