@@ -20,6 +20,7 @@ inline constexpr std::int64_t kElements = std::is_same_v<A, Pair> ? 2 : 1;
 template <class A, class S>
 void pack_right(A* to, const Matrix<const S>& b, std::int64_t k, std::int64_t run, std::int64_t j,
                 std::int64_t used, std::int64_t width, double alpha) {
+  if (run == 0) return;  // the memory of an empty operand has no address
   if constexpr (std::is_same_v<A, Pair>) {
     std::int64_t first = 0;  // of the rows that are interleaved one by one
     if (b.row_step == 1 && b.column_step % 2 == 0) {
@@ -62,7 +63,7 @@ class Left {
 
   /// Prepares rows [first, end), [k, k + run) of what is summed over.
   void pack(std::int64_t first, std::int64_t end, std::int64_t k, std::int64_t run) const {
-    if (in_place_) return;
+    if (in_place_ || run == 0) return;  // the memory of an empty operand has no address
     if (kPairs || adjacent_)
       for (std::int64_t i = first; i < end; i += tile_)
         pack_tile(packed_.data() + (i - first) * run, i, std::min(tile_, end - i), k, run);

@@ -189,6 +189,19 @@ TEST_CASE("products of NaN and infinity, and of empty depth") {
   });
 }
 
+TEST_CASE("batches of products of empty depth") {
+  kit::for_each_case("bmm of empty depth", 8, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat16, kBFloat16, kFloat64});
+    const std::int64_t m = c.integer(1, 70), n = c.integer(1, 70);
+    const Operand a = c.input({3, m, 0}, dtype), b = c.input({3, 0, n}, dtype);
+    const Operand out = c.output({3, m, n}, dtype);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::matmul(stream, at(out), at(a), at(b));
+    });
+    c.check(out, {.rtol = 0});
+  });
+}
+
 TEST_CASE("integer products wrap around") {
   kit::for_each_case("wrapping matmul", 8, [](KernelCase& c) {
     const DType dtype = c.pick({kInt32, kInt64});
