@@ -387,7 +387,7 @@ TEST_CASE("conv1d") {
   CHECK(conv1d(x[0], w, b, {.groups = 2}).shape() == Shape{6, 9});
 }
 
-TEST_CASE("the gradient of a bias alone stays exact over a long sequence") {
+TEST_CASE("the gradient of a bias stays exact over a long sequence") {
   constexpr std::int64_t kSteps = 1000000;
   const double exact = static_cast<double>(0.1F) * kSteps;
   const Tensor x = zeros({1, 1, kSteps}), w = zeros({2, 1, 1}), wt = zeros({1, 2, 1});
@@ -400,6 +400,21 @@ TEST_CASE("the gradient of a bias alone stays exact over a long sequence") {
   check(b, conv1d(x, w, b), kContiguous);
   check(bt, conv_transpose1d(x, wt, bt), kContiguous);
   check(b2, conv2d(x.unsqueeze(2), w.unsqueeze(2), b2), kChannelsLast);
+  // With that of the weight.
+  for (const MemoryFormat format : {kContiguous, kChannelsLast})
+    for (const std::int64_t groups : {1, 2}) {
+      const Tensor weight = zeros({2, 2 / groups, 1, 1}).set_requires_grad();
+      const Tensor bias = zeros({2}).set_requires_grad();
+      const Tensor input = zeros({1, 2, 1, kSteps}).contiguous(format);
+      check(bias, conv2d(input, weight, bias, {.groups = groups}), format);
+    }
+}
+
+TEST_CASE("the gradient of a bias beside a weight without elements") {
+  const Tensor w = zeros({3, 0, 1, 1}).set_requires_grad(), b = zeros({3}).set_requires_grad();
+  const Tensor out = conv2d(zeros({2, 0, 4, 5}), w, b);
+  out.backward(ones_like(out));
+  check_close(b.grad(), std::vector<double>(3, 40), 0, 0);
 }
 
 TEST_CASE("conv_transpose2d is the gradient of conv2d by its input") {

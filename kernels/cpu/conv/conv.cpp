@@ -114,8 +114,12 @@ void conv2d_data_add(const View& grad_input, const View& grad, const View& weigh
 
 void conv2d_weight(const View& grad_weight, const View& grad_bias, const View& input,
                    const View& grad, const ConvParams& params) {
+  // The engines add up the bias's gradient of a row in floats, of which few share a long one.
+  constexpr std::int64_t kLongRow = 8192;
+  const bool apart = grad_bias.data && (grad.sizes[3] > kLongRow || grad_weight.numel == 0);
   if (grad_weight.numel > 0)
-    run_conv({ConvPass::weight, input, grad_weight, grad, grad_bias, params});
+    run_conv({ConvPass::weight, input, grad_weight, grad, apart ? View() : grad_bias, params});
+  if (apart) channel_sum(grad_bias, grad);
 }
 
 void channel_sum(const View& out, const View& grad) {
