@@ -143,8 +143,8 @@ void conv2d_data(const Stream& stream, const View& grad_input, const View& grad,
 
 void conv2d_weight(const Stream& stream, const View& grad_weight, const View& grad_bias,
                    const View& input, const View& grad, const ConvParams& params) {
-  if (grad_weight.numel == 0) return;
   if (grad_bias.data) channel_sum(stream, grad_bias, grad);
+  if (grad_weight.numel == 0) return;
   if (goes_direct(grad.sizes[1], params)) {
     bool accumulate = false;
     for (const ConvLaunch& launch : forward_launches(grad, input, grad_weight, params)) {
