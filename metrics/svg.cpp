@@ -3,42 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
+
+#include "ferrite/core/utf8.h"
 
 namespace ferrite::metrics {
-
-namespace {
-
-/// The length of the valid UTF-8 sequence at the front of `text` (Unicode 15, table 3-7), and its
-/// character; 0 if there is none.
-struct Character {
-  std::size_t length = 0;
-  std::uint32_t code = 0;
-};
-Character first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])) : 0u;
-  };
-  const std::uint32_t b = byte(0);
-  if (b < 0x80) return {1, b};
-  const std::size_t length = b >= 0xf0 ? 4 : b >= 0xe0 ? 3 : 2;
-  std::uint32_t code = b & (0xffu >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (b < 0xc2 || b > 0xf4 || code < kLeast[length] || code > 0x10ffff || surrogate) return {};
-  return {length, code};
-}
-
-}  // namespace
 
 std::string xml_escaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const auto [length, code] = first_character(text);
+    const auto [length, code] = first_utf8_character(text);
     const bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\r';
     if (length == 0 || control || code == 0xfffe || code == 0xffff)
       out += "\xef\xbf\xbd";

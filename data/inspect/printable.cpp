@@ -5,34 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ferrite/core/utf8.h"
+
 namespace ferrite::inspect {
 
 namespace {
-
-/// The code point of the UTF-8 character at the beginning of the text and its length; a length of 0
-/// if there is none.
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t length = 0;
-};
-
-Character first_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
-  const std::uint8_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return {};
-  std::uint32_t code = lead & (0xffu >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3fu);
-  }
-  // The least code of each length; surrogates and what is above Unicode are no characters.
-  constexpr std::uint32_t kLeast[] = {0x80, 0x800, 0x10000};
-  const bool valid =
-      code >= kLeast[length - 2] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-  return valid ? Character{code, length} : Character{};
-}
 
 bool is_control(std::uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
 
@@ -54,7 +31,7 @@ std::string escape(std::uint32_t code) {
 std::string printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const Character c = first_character(text);
+    const Utf8Character c = first_utf8_character(text);
     const std::size_t length = std::max<std::size_t>(c.length, 1);
     if (c.length == 0)
       out += escape(static_cast<std::uint8_t>(text[0]));

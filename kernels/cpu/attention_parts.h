@@ -120,8 +120,8 @@ template <class V>
     p = p * (r * r) + (r + 1.0f);
     const V y = bits_as<V>(bits_as<Bits>(p) + (bits_as<Bits>(shifted) << 23));
     const V weight = x < -87.33654f ? V{} : y;
-    return x == x ? weight
-                  : x;  // a NaN with other bits than the usual ones may have become a number
+    // The sum of bits makes numbers of some NaNs.
+    return x == x ? weight : x;
   }
 }
 

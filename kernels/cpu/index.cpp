@@ -163,10 +163,7 @@ void scatter_add(const char* op, const View& out, const View& index, const View&
     for_each_in_order(out, index, source, dim, [=, &check](auto base, auto i, auto s) {
       if (!check.fits(ids[i])) return;
       T& to = o[base + ids[i] * o_step];
-      if constexpr (std::is_integral_v<T>)
-        to = add_multiple(to, from[s], T(1));
-      else
-        to = static_cast<T>(to + from[s]);
+      to = add_multiple(to, from[s], T(1));
     });
   });
   check.finish(op, index);
