@@ -41,7 +41,7 @@ def refused(tensor, text, **options):
 
 
 checks = 0
-for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split():
+for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split():
     base = (torch.randn(6, 8, 5) * 50).to(getattr(torch, name))
     views = [base, base[1:4, ::3], base.permute(2, 0, 1), base[3, 4, 2], base[:0], base.flatten()[7:],
              base[:, :1].expand(6, 4, 5), base.contiguous().view(2, 3, 8, 5)]
@@ -77,7 +77,7 @@ assert module.ferrite_live_tensors() == 0
 array = numpy.arange(12, dtype=numpy.int32).reshape(3, 4)
 assert torch.from_dlpack(array).equal(
     from_dlpack(through_ferrite(array.__dlpack__(max_version=(1, 0)), versioned=True)))
-refused(torch.zeros(2, dtype=torch.complex64), "code 5, 64 bits")
+refused(torch.zeros(2, dtype=torch.complex32), "code 5, 32 bits")
 refused(numpy.zeros(2, numpy.uint16), "code 1, 16 bits")
 refused(numpy.arange(4)[::-1], "strides of 0 or more, got -1")
 array.flags.writeable = False
