@@ -61,8 +61,18 @@ DType parse_dtype(std::string_view text) {
 
 void Scalar::check_real() const {
   FERRITE_CHECK(imag_ == 0, DTypeError, "item",
-                "{}{:+}j is not a real number; ask for std::complex<double>, or take its real part",
-                f_, imag_);
+                "{} is not a real number; ask for std::complex<double>, or take its real part",
+                to_string());
+}
+
+std::string Scalar::to_string() const {
+  if (kind_ == Kind::complex) return fmt::format("{}{:+}j", f_, imag_);
+  return kind_ == Kind::floating ? fmt::format("{}", f_) : fmt::format("{}", i_);
+}
+
+void Scalar::fail_range(std::size_t bytes, bool floating) const {
+  fail<ValueError>("item", "{} is outside the range of {} of {} bits; ask for a wider type",
+                   to_string(), floating ? "a floating-point number" : "an integer", 8 * bytes);
 }
 
 void set_default_dtype(DType dtype) {

@@ -3,9 +3,13 @@
 
 #include <complex>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string>
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/core/truncate.h"
 
 namespace ferrite {
 
@@ -40,9 +44,18 @@ class Scalar {
   bool is_floating() const { return kind_ == Kind::floating; }
   bool is_complex() const { return kind_ == Kind::complex; }
 
-  /// A complex number with an imaginary part other than 0 is no real number: DTypeError.
+  /// The number as T, without its fraction if T is an integer type; ValueError unless fits<T>().
+  /// DTypeError for a complex number with an imaginary part other than 0, unless T is complex.
   template <class T>
   T to() const {
+    if (!fits<T>()) [[unlikely]]
+      fail_range(sizeof(T) / (is_complex_type<T> ? 2 : 1), !std::integral<T>);
+    return cast<T>();
+  }
+  /// As to(), but a number outside T's range wraps around or becomes infinite, as the results of
+  /// arithmetic with tensors do.
+  template <class T>
+  T cast() const {
     if constexpr (is_complex_type<T>) {
       using Part = typename T::value_type;
       return kind_ < Kind::floating ? T(static_cast<Part>(i_))
@@ -50,9 +63,27 @@ class Scalar {
     } else {
       if (kind_ == Kind::complex) [[unlikely]]
         check_real();
-      return to_real<T>();
+      return cast_real<T>();
     }
   }
+  /// Whether T's range holds the number, by PyTorch's rules: infinities and NaN fit every
+  /// floating-point type and no integer type; -255 to 255 fit std::uint8_t, where negative integers
+  /// wrap around; everything fits bool.
+  template <class T>
+  bool fits() const {
+    if constexpr (std::same_as<T, bool>) {
+      return true;
+    } else if constexpr (is_complex_type<T>) {
+      using Part = typename T::value_type;
+      return kind_ < Kind::floating || (fits_floating<Part>(f_) && fits_floating<Part>(imag_));
+    } else if constexpr (std::integral<T>) {
+      return kind_ < Kind::floating ? fits_integer<T>(i_) : truncated_fits<T>(f_);
+    } else {
+      return fits_floating<T>(kind_ < Kind::floating ? static_cast<double>(i_) : f_);
+    }
+  }
+  /// The number in digits that read back the same: "3", "0.1", "1+2j"; a bool is "0" or "1".
+  std::string to_string() const;
   /// For `float loss = x.item()` and `total += x.item()`. Integers beyond 2^53, which double
   /// rounds, are read by to<std::int64_t>().
   operator double() const { return to<double>(); }
@@ -73,17 +104,42 @@ class Scalar {
 
  private:
   template <class T>
-  T to_real() const {
+  static bool fits_integer(std::int64_t v) {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (sizeof(T) == sizeof v)
+      return true;
+    else
+      return v <= std::int64_t{Limits::max()} &&
+             v >= (Limits::is_signed ? std::int64_t{Limits::min()} : -std::int64_t{Limits::max()});
+  }
+  template <class T>
+  static bool truncated_fits(double v) {
+    using Limits = std::numeric_limits<T>;
+    return v >= static_cast<double>(Limits::min()) && v <= static_cast<double>(Limits::max()) &&
+           v < 0x1p63;
+  }
+  template <class T>
+  static bool fits_floating(double v) {
+    if constexpr (std::same_as<T, double>) return true;
+    double largest = std::numeric_limits<float>::max();
+    if constexpr (std::same_as<T, Half>) largest = 65504;
+    if constexpr (std::same_as<T, BFloat16>) largest = 0x1.fep127;
+    const double magnitude = v < 0 ? -v : v;
+    return !(magnitude > largest) || magnitude == std::numeric_limits<double>::infinity();
+  }
+  template <class T>
+  T cast_real() const {
     const bool floating = kind_ >= Kind::floating;
     if constexpr (is_half_type<T>)
       return T(floating ? static_cast<float>(f_) : static_cast<float>(i_));
     // Through int64, because converting a negative double to an unsigned type is undefined in C++.
     else if constexpr (std::integral<T> && !std::same_as<T, bool>)
-      return static_cast<T>(floating ? static_cast<std::int64_t>(f_) : i_);
+      return static_cast<T>(floating ? truncate_to_int64(f_) : i_);
     else
       return floating ? static_cast<T>(f_) : static_cast<T>(i_);
   }
   [[gnu::cold]] void check_real() const;
+  [[noreturn, gnu::cold]] void fail_range(std::size_t bytes, bool floating) const;
 
   Kind kind_;
   union {

@@ -63,7 +63,7 @@ struct PadPlan {
 inline std::uint64_t element_bits(DType dtype, Scalar value) {
   std::uint64_t bits = 0;
   dispatch_all(dtype, "pad", [&]<class T>() {
-    const T element = value.to<T>();
+    const T element = value.cast<T>();
     std::memcpy(&bits, &element, sizeof(T));
   });
   return bits;

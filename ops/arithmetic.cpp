@@ -38,6 +38,7 @@ void check_alpha(Scalar alpha, DType result, const char* op) {
                 "expected an integer alpha for a result of {}, got {}", result, alpha.to<double>());
   FERRITE_CHECK(is_complex(result) || !alpha.is_complex(), DTypeError, op,
                 "expected a real alpha for a result of {}, got a complex one", result);
+  ops::check_storable(alpha, result, op);
 }
 
 /// The dtype of the result and of the computation.

@@ -286,7 +286,9 @@ namespace {
 
 Tensor scalar_like(Scalar value, const Tensor& beside) {
   FERRITE_CHECK(beside.defined(), ValueError, "where", "the tensor is undefined");
-  return full({}, value, {.dtype = ops::result_type(beside, value), .device = beside.device()});
+  const DType dtype = ops::result_type(beside, value);
+  ops::check_storable(value, dtype, "where");
+  return full({}, value, {.dtype = dtype, .device = beside.device()});
 }
 
 }  // namespace
@@ -364,7 +366,7 @@ DType clamp_dtype(const Tensor& x, std::optional<Scalar> min, std::optional<Scal
 std::optional<Scalar> stored_bound(std::optional<Scalar> bound, DType dtype) {
   if (!bound || itemsize(dtype) >= 4) return bound;
   return dispatch_floating(dtype, "clamp", [&]<class T>() {
-    return static_cast<double>(static_cast<float>(T(bound->to<float>())));
+    return static_cast<double>(static_cast<float>(T(bound->cast<float>())));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
+#include "ferrite/ops/promotion.h"
 #include "ferrite/ops/transfer.h"
 
 namespace ferrite {
@@ -22,6 +23,7 @@ Tensor detail::blank(const Shape& shape, TensorOptions options) {
 
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options) {
   const profiler::OpRange range("full");
+  ops::check_storable(value, options.dtype, "full");
   Tensor out = detail::blank(shape, options);
   kernels::fill(current_stream(out.device()), out, value);
   return detail::with_grad(std::move(out), options);
@@ -32,6 +34,7 @@ Tensor ones(const Shape& shape, const TensorOptions& options) { return full(shap
 Tensor full_like(const Tensor& like, Scalar value) {
   const profiler::OpRange range("full_like", like);
   FERRITE_CHECK(like.defined(), ValueError, "full_like", "the tensor is undefined");
+  ops::check_storable(value, like.dtype(), "full_like");
   Tensor out = empty_like(like);
   kernels::fill(current_stream(out.device()), out, value);
   return out;
@@ -42,6 +45,7 @@ Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
 const Tensor& Tensor::fill_(Scalar value) const {
   const profiler::OpRange range("fill_", *this);
   FERRITE_CHECK(defined(), ValueError, "fill_", "the tensor is undefined");
+  ops::check_storable(value, dtype(), "fill_");
   autograd::check_inplace(*this, "fill_");
   kernels::fill(current_stream(device()), *this, value);
   autograd::changed_inplace(*this, "fill_");

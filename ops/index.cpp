@@ -179,6 +179,7 @@ Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
                        [&] { return masked_fill(mask, value); });
   const profiler::OpRange range("masked_fill", *this, mask);
   check_mask(mask, *this, "masked_fill");
+  ops::check_storable(value, dtype(), "masked_fill");
   const Shape full = broadcast_shapes(shape(), mask.shape(), "masked_fill");
   if (full != shape()) return expand(full).masked_fill(mask, value);
   if (is_complex()) return ferrite::where(mask, value, *this);
@@ -198,6 +199,7 @@ const Tensor& Tensor::masked_fill_(const Tensor& mask, Scalar value) const {
                        [&]() -> const Tensor& { return masked_fill_(mask, value); });
   const profiler::OpRange range("masked_fill_", *this, mask);
   check_mask(mask, *this, "masked_fill_");
+  ops::check_storable(value, dtype(), "masked_fill_");
   FERRITE_CHECK(broadcast_shapes(shape(), mask.shape(), "masked_fill_") == shape(), ShapeError,
                 "masked_fill_", "a mask of {} is larger than the tensor of {}", mask.shape(),
                 shape());

@@ -160,6 +160,7 @@ decltype(auto) filled(const char* op, T x, int dim, T index, Scalar value, Copy 
   const int d = normalize_dim(dim, x.dim(), op);
   const Tensor ids = ops::checked_index(index, x, op);
   ops::check_1d(index, op);
+  ops::check_storable(value, x.dtype(), op);
   Shape shape = x.shape();
   if (x.dim() > 0) shape[d] = ids.numel();
   return copy(d, ids, number_like(x, value, shape));

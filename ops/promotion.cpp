@@ -56,6 +56,16 @@ DType result_type(const Tensor& a, Scalar b) {
 
 bool can_store(DType result, DType self) { return category(result) <= category(self); }
 
+void check_storable(Scalar value, DType dtype, const char* op) {
+  const bool fits = is_complex(dtype)
+                        ? dtype == kComplex128 || value.fits<std::complex<float>>()
+                        : dispatch_all(dtype, op, [&]<class T>() { return value.fits<T>(); });
+  FERRITE_CHECK(fits, ValueError, op,
+                "{} is outside the range of {}; choose another value, or convert the tensor with "
+                "to(dtype)",
+                value.to_string(), dtype);
+}
+
 void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
   FERRITE_CHECK(a.defined() && b.defined(), ValueError, op, "an operand is undefined: {} and {}",
                 a.describe(), b.describe());

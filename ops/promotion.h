@@ -27,6 +27,10 @@ inline DType floating_type(DType dtype) {
 /// Whether a result may be stored in place in `self`: floats not in integers, numbers not in bool.
 bool can_store(DType result, DType self);
 
+/// Throws ValueError unless a tensor of this dtype holds the number (Scalar::fits), as torch.full
+/// and its kin do; results of arithmetic wrap around instead.
+void check_storable(Scalar value, DType dtype, const char* op);
+
 /// Throws DeviceError naming both unless the tensors share a device; 0-dimensional host tensors are
 /// allowed with any device. ValueError for undefined tensors.
 void check_same_device(const Tensor& a, const Tensor& b, const char* op);

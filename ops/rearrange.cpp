@@ -12,6 +12,7 @@
 #include "ferrite/kernels/pad.h"
 #include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/copy.h"
+#include "ferrite/ops/promotion.h"
 
 namespace ferrite {
 
@@ -81,6 +82,7 @@ Tensor unpadded(const Tensor& grad, const Amounts& a) {
 }
 
 Tensor pad_constant(const Tensor& x, const Amounts& a, Scalar value) {
+  ops::check_storable(value, x.dtype(), "pad");
   Tensor out = padded(x, a, PadMode::constant, value);
   if (recording(x))
     record(out, "pad", {x}, [a](const Tensor& grad, Needs) { return unpadded(grad, a); });

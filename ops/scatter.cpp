@@ -9,6 +9,7 @@
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/indexing.h"
 #include "ferrite/ops/inplace.h"
+#include "ferrite/ops/promotion.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite {
@@ -24,6 +25,7 @@ using ops::at_least_1d;
 using ops::check_1d;
 using ops::check_fits;
 using ops::check_like;
+using ops::check_storable;
 using ops::checked_index;
 using ops::covered;
 using ops::unaliased;
@@ -131,6 +133,7 @@ Tensor scatter(const Tensor& x, int dim, const Tensor& index, Scalar value) {
   if (x.dim() == 0) return scatter(x.reshape({1}), dim, at_least_1d(ids), value).reshape({});
   const int d = normalize_dim(dim, x.dim(), "scatter");
   check_fits(ids, x, d, "a tensor", "scatter");
+  check_storable(value, x.dtype(), "scatter");
   if (ids.numel() == 0) return x.clone();
   Tensor out = no_grad([&] { return x.clone(); });
   kernels::scatter(current_stream(x.device()), "scatter", out, ids, spread(value, x, ids), d);
@@ -147,6 +150,7 @@ const Tensor& scatter_(const Tensor& self, int dim, const Tensor& index, Scalar 
   }
   const int d = normalize_dim(dim, self.dim(), "scatter_");
   check_fits(ids, self, d, "a tensor", "scatter_");
+  check_storable(value, self.dtype(), "scatter_");
   autograd::check_inplace(self, "scatter_");
   if (ids.numel() == 0) return self;
   kernels::scatter(current_stream(self.device()), "scatter_", self, ids, spread(value, self, ids),

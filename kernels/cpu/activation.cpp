@@ -251,7 +251,7 @@ void run_backward(const View& out, const View& grad, const View& saved, const Un
     using C = Compute<T>;
     const BackwardBlock<C> block = block_for.template operator()<C>();
     map_blocks<T>(out, grad, saved,
-                  [block, a = p.a.to<C>(), b = p.b.to<C>()](
+                  [block, a = p.a.cast<C>(), b = p.b.cast<C>()](
                       C* o, const C* g, const C* x, std::int64_t n) { block(o, g, x, n, a, b); });
   });
 }

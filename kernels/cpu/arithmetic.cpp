@@ -117,9 +117,9 @@ void arithmetic(BinaryOp op, const View& out, const View& a, const View& b) {
 void add_scaled(const View& out, const View& a, const View& b, Scalar alpha) {
   if (a.dtype == kBFloat16 && b.dtype == kBFloat16)
     return map<BFloat16, BFloat16, BFloat16>(
-        out, a, b, [k = alpha.to<float>()](float x, float y) { return x + k * y; });
+        out, a, b, [k = alpha.cast<float>()](float x, float y) { return x + k * y; });
   dispatch_wide(a.dtype, [&]<class E>() {
-    const E k = a.dtype == kBool ? static_cast<E>(alpha.to<bool>()) : alpha.to<E>();
+    const E k = a.dtype == kBool ? static_cast<E>(alpha.cast<bool>()) : alpha.cast<E>();
     run_binary<E, E>(
         out, a, b,
         [](E* o, const E* x, std::int64_t x_step, const E* y, std::int64_t y_step, std::int64_t n,

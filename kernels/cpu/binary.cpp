@@ -21,7 +21,7 @@ View broadcast(const T& value, const View& like) {
 template <class Body>
 void with_scalar(Scalar scalar, const View& beside, Body&& body) {
   dispatch_all(beside.dtype, "binary", [&]<class T>() {
-    const Compute<T> value = scalar.to<Compute<T>>();
+    const Compute<T> value = scalar.cast<Compute<T>>();
     body(broadcast(value, beside));
   });
 }

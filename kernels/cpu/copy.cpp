@@ -182,7 +182,7 @@ void copy(const View& out, const View& in) {
 void fill(const View& out, Scalar value) {
   if (out.numel == 0) return;
   dispatch_all(out.dtype, "fill", [&]<class T>() {
-    const T v = value.to<T>();
+    const T v = value.cast<T>();
     std::uint64_t bits = 0;
     std::memcpy(&bits, &v, sizeof v);
     fill_bits(out, bits);

@@ -298,7 +298,7 @@ void index_add(const char* op, const View& out, const View& index, const View& s
   if (source.numel == 0) return;
   RangeCheck check(out.sizes[dim]);
   dispatch_added(out.dtype, op, [&]<class T>() {
-    const T a = alpha.to<T>();
+    const T a = alpha.cast<T>();
     if constexpr (std::is_same_v<T, float>) {
       if (source.dtype == kFloat16)
         return add_slices<float, Half>(out, index, source, dim, a, check);
@@ -312,7 +312,7 @@ void index_add(const char* op, const View& out, const View& index, const View& s
 
 void masked_fill(const View& out, const View& x, const View& mask, Scalar value) {
   dispatch_all(out.dtype, "masked_fill", [&]<class T>() {
-    const T v = value.to<T>();
+    const T v = value.cast<T>();
     dispatch_words(out.dtype, [&]<class Word>() {
       if constexpr (sizeof(Word) == sizeof(T)) {
         Word word;

@@ -46,10 +46,10 @@ void unary(UnaryOp op, const View& out, const View& in, const UnaryParams& p) {
       using C = Compute<T>;
       Block<C> block = math_block<C>(op);
       if (!block) block = activation_block<C>(op);
-      map_blocks<T>(out, in,
-                    [block, a = p.a.to<C>(), b = p.b.to<C>()](C* o, const C* x, std::int64_t n) {
-                      block(o, x, n, a, b);
-                    });
+      map_blocks<T>(
+          out, in, [block, a = p.a.cast<C>(), b = p.b.cast<C>()](C* o, const C* x, std::int64_t n) {
+            block(o, x, n, a, b);
+          });
     } else {
       with_integer_function<T>(op, p, [&](auto f) { map<T, T>(out, in, f); });
     }

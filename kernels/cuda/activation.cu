@@ -185,7 +185,7 @@ void activation(const Stream& stream, UnaryOp op, const View& out, const View& i
     fail<DTypeError>("unary", "this operation does not work on {}", in.dtype);
   dispatch_floating(in.dtype, "unary", [&]<class T>() {
     using C = Compute<T>;
-    map<T, T>(stream, "unary", Forward<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
+    map<T, T>(stream, "unary", Forward<T>{op, p.a.cast<C>(), p.b.cast<C>()}, out, in);
   });
 }
 
@@ -194,7 +194,7 @@ void unary_backward(const Stream& stream, UnaryOp op, const View& out, const Vie
   if (!has_gradient(op)) fail<DTypeError>("unary_backward", "has no kernel for this operation");
   dispatch_floating(out.dtype, "unary_backward", [&]<class T>() {
     using C = Compute<T>;
-    const Backward<T> f{op, p.a.to<C>(), p.b.to<C>()};
+    const Backward<T> f{op, p.a.cast<C>(), p.b.cast<C>()};
     map<T, T, T>(stream, "unary_backward", f, out, grad, saved);
   });
 }

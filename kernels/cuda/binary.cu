@@ -174,7 +174,7 @@ void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& 
     fail<DTypeError>("binary", "this operation does not work on {}", a.dtype);
   dispatch_all(a.dtype, "binary", [&]<class T>() {
     using C = Compute<T>;
-    const Operands<T> operands{role, scalar.to<C>(), static_cast<const C*>(shared)};
+    const Operands<T> operands{role, scalar.cast<C>(), static_cast<const C*>(shared)};
     map<T, T, T>(stream, "binary", Arithmetic<T>{op, operands}, out, a, b);
   });
 }
@@ -182,7 +182,7 @@ void arithmetic(const Stream& stream, BinaryOp op, const View& out, const View& 
 void comparison(const Stream& stream, Test test, const View& out, const View& a, const View& b,
                 ScalarRole role, Scalar scalar) {
   dispatch_all(a.dtype, "binary", [&]<class T>() {
-    const Operands<T> operands{role, scalar.to<Compute<T>>()};
+    const Operands<T> operands{role, scalar.cast<Compute<T>>()};
     map<bool, T, T>(stream, "compare", Comparison<T>{test, operands}, out, a, b);
   });
 }

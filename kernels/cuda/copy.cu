@@ -83,7 +83,7 @@ void fill(const Stream& stream, const View& out, Scalar value) {
   if (out.numel == 0) return;
   std::uint64_t word = 0;  // the value, repeated to fill the word
   dispatch_all(out.dtype, "fill", [&]<class T>() {
-    const T v = value.to<T>();
+    const T v = value.cast<T>();
     for (std::size_t i = 0; i < sizeof word; i += sizeof(T))
       std::memcpy(reinterpret_cast<char*>(&word) + i, &v, sizeof(T));
   });

@@ -55,7 +55,7 @@ void masked_fill(const Stream& stream, const View& out, const View& x, const Vie
                  Scalar value) {
   std::uint64_t bits = 0;
   dispatch_all(out.dtype, "masked_fill", [&]<class T>() {
-    const T v = value.to<T>();
+    const T v = value.cast<T>();
     std::memcpy(&bits, &v, sizeof v);
   });
   dispatch_words(out.dtype, [&]<class Word>() {

@@ -61,7 +61,7 @@ void power(const Stream& stream, BinaryOp op, const View& out, const View& a, co
       (op >= BinaryOp::atan2 && op <= BinaryOp::copysign && !is_floating(a.dtype)))
     fail<DTypeError>("binary", "this operation does not work on {}", a.dtype);
   dispatch_numeric(a.dtype, "binary", [&]<class T>() {
-    const Operands<T> operands{role, scalar.to<Compute<T>>()};
+    const Operands<T> operands{role, scalar.cast<Compute<T>>()};
     map<T, T, T>(stream, "power", Power<T>{op, operands}, out, a, b);
   });
 }

@@ -405,7 +405,7 @@ void index_add(const Stream& stream, const char* op, const View& out, const View
   if (source.numel == 0) return;
   const IndexCheck check(stream, op, out.sizes[dim], index);
   const auto add = [&]<class T, class S>() {
-    const T a = alpha.to<T>();
+    const T a = alpha.cast<T>();
     if constexpr (std::is_integral_v<T> && sizeof(T) > 2) {
       add_integers<T>(stream, out, broadcast_index(index, source, dim), source, dim, a, check);
     } else {

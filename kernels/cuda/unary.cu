@@ -183,7 +183,7 @@ void simple_unary(const Stream& stream, UnaryOp op, const View& out, const View&
   dispatch_numeric(in.dtype, "unary", [&]<class T>() {
     if constexpr (is_floating_type<T>) {
       using C = Compute<T>;
-      map<T, T>(stream, "unary", SimpleFunction<T>{op, p.a.to<C>(), p.b.to<C>()}, out, in);
+      map<T, T>(stream, "unary", SimpleFunction<T>{op, p.a.cast<C>(), p.b.cast<C>()}, out, in);
     } else {
       const IntegerFunction<T> f{op, saturated<T>(p.a), saturated<T>(p.b)};
       map<T, T>(stream, "unary", f, out, in);

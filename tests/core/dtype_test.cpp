@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "ferrite/core/scalar.h"
 #include "ferrite/tests/core/test_util.h"
@@ -131,4 +133,44 @@ TEST_CASE("scalars keep their kind") {
   CHECK_FALSE(MakesScalar<const char*>);
   CHECK_FALSE(MakesScalar<void*>);
   CHECK_FALSE(MakesScalar<std::nullptr_t>);
+}
+
+TEST_CASE("a scalar outside the range of a type is an error, as in PyTorch") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  CHECK(Scalar(255).fits<std::uint8_t>());
+  CHECK(Scalar(-255).fits<std::uint8_t>());
+  CHECK(Scalar(-1).to<std::uint8_t>() == 255);
+  CHECK_FALSE(Scalar(256).fits<std::uint8_t>());
+  CHECK_FALSE(Scalar(-256).fits<std::uint8_t>());
+  CHECK(Scalar(1.75).to<std::uint8_t>() == 1);
+  CHECK_FALSE(Scalar(-0.5).fits<std::uint8_t>());
+  CHECK(Scalar(-128).fits<std::int8_t>());
+  CHECK_FALSE(Scalar(-129).fits<std::int8_t>());
+  CHECK_FALSE(Scalar(std::int64_t{1} << 31).fits<int>());
+  CHECK(Scalar(-0x1p63).fits<std::int64_t>());
+  CHECK_FALSE(Scalar(0x1p63).fits<std::int64_t>());
+  CHECK_FALSE(Scalar(inf).fits<std::int64_t>());
+  CHECK_FALSE(Scalar(nan).fits<int>());
+  CHECK(Scalar(inf).fits<Half>());
+  CHECK(Scalar(nan).fits<float>());
+  CHECK(Scalar(65504).fits<Half>());
+  CHECK_FALSE(Scalar(65505).fits<Half>());
+  CHECK(Scalar(3.3e38).fits<BFloat16>());
+  CHECK_FALSE(Scalar(-3.4e38).fits<BFloat16>());
+  CHECK(Scalar(3.4e38).fits<float>());
+  CHECK_FALSE(Scalar(-1e39).fits<float>());
+  CHECK(Scalar(1e300).fits<double>());
+  CHECK(Scalar(nan).fits<bool>());
+  CHECK_FALSE(Scalar(std::complex<double>(0, 1e39)).fits<std::complex<float>>());
+  CHECK(message_of<ValueError>([] { Scalar(300).to<std::uint8_t>(); }) ==
+        "[item] 300 is outside the range of an integer of 8 bits; ask for a wider type");
+  CHECK(message_of<ValueError>([] { Scalar(1e39).toFloat(); }) ==
+        "[item] 1e+39 is outside the range of a floating-point number of 32 bits; ask for a wider "
+        "type");
+  CHECK(message_of<ValueError>([] { Scalar(std::int64_t{1} << 40).toInt(); }) ==
+        "[item] 1099511627776 is outside the range of an integer of 32 bits; ask for a wider type");
+  CHECK(Scalar(300).cast<std::uint8_t>() == 44);
+  CHECK(Scalar(1e39).cast<float>() == std::numeric_limits<float>::infinity());
+  CHECK(Scalar(nan).cast<std::int64_t>() == std::numeric_limits<std::int64_t>::min());
+  CHECK(Scalar(std::complex<double>(1, -2)).to_string() == "1-2j");
 }

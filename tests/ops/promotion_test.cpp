@@ -8,8 +8,12 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/index.h"
+#include "ferrite/ops/place.h"
+#include "ferrite/ops/rearrange.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/golden.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -160,4 +164,34 @@ TEST_CASE("a scalar beside a comparison promotes the tensor") {
   const Tensor flags = from_vector(std::vector<bool>{false, true}, {2});
   check_equal(ge(flags, 0.5), flags);
   check_equal(eq(flags, 1), flags);
+}
+
+TEST_CASE("promotion: numbers that a dtype does not hold are errors where PyTorch's are") {
+  const Tensor bytes = ones({2}, {.dtype = kUInt8}), halves = ones({2}, {.dtype = kFloat16});
+  const Tensor mask = ones({2}, {.dtype = kBool}), first = zeros({1}, {.dtype = kInt64});
+  CHECK(message_of<ValueError>([&] { full({2}, 300, {.dtype = kUInt8}); }) ==
+        "[full] 300 is outside the range of uint8; choose another value, or convert the tensor "
+        "with to(dtype)");
+  CHECK_THROWS_AS(full({2}, NAN, {.dtype = kInt32}), ValueError);
+  CHECK_THROWS_AS(full({2}, 1e300), ValueError);
+  CHECK_THROWS_AS(full_like(halves, 1e6), ValueError);
+  CHECK_THROWS_AS(bytes.clone().fill_(-256), ValueError);
+  CHECK_THROWS_AS(halves.masked_fill(mask, -1e9), ValueError);
+  CHECK_THROWS_AS(bytes.clone().masked_fill_(mask, 300), ValueError);
+  CHECK_THROWS_AS(index_fill(bytes, 0, first, 300), ValueError);
+  CHECK_THROWS_AS(scatter(bytes, 0, first, 300), ValueError);
+  CHECK_THROWS_AS(where(mask, bytes, 300), ValueError);
+  CHECK_THROWS_AS(pad(bytes, {1, 1}, PadMode::constant, 300), ValueError);
+  CHECK_THROWS_AS(add(bytes, bytes, 300), ValueError);
+  CHECK_THROWS_AS(full({1}, 0x1p40).item<int>(), ValueError);
+
+  // Negative integers wrap around in uint8, and so do results of arithmetic in every type.
+  check_equal(full({2}, -1, {.dtype = kUInt8}), tensor({255, 255}, {.dtype = kUInt8}));
+  check_equal(bytes + 300, tensor({45, 45}, {.dtype = kUInt8}));
+  check_equal(bytes * 300, tensor({44, 44}, {.dtype = kUInt8}));
+  check_equal(eq(bytes, 300), tensor({false, false}));
+  check_equal(maximum(bytes, tensor(300)), tensor({44, 44}, {.dtype = kUInt8}));
+  check_equal(halves * 1e6, full({2}, INFINITY, {.dtype = kFloat16}));
+  check_equal(full({2}, -INFINITY, {.dtype = kFloat16}).isinf(), mask);
+  check_equal(full({2}, 300, {.dtype = kBool}), mask);
 }
