@@ -77,16 +77,21 @@ RandomSampler::RandomSampler(std::int64_t size, const RandomSamplerOptions& opti
       seed_(options.seed ? *options.seed : default_seed()) {
   check_size(size, "random_sampler");
   check_size(num_samples_, "random_sampler");
-  FERRITE_CHECK(replacement_ || !options.num_samples, ValueError, "random_sampler",
-                "num_samples needs .replacement = true");
   FERRITE_CHECK(size > 0 || num_samples_ == 0, ValueError, "random_sampler",
                 "cannot draw {} samples from an empty data set", num_samples_);
 }
 
 std::vector<std::int64_t> RandomSampler::order(std::int64_t epoch) const {
   Generator random = epoch_generator(seed_, epoch);
-  if (!replacement_) return random.permutation(size_);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(num_samples_));
+  std::vector<std::int64_t> order;
+  if (!replacement_) {
+    for (std::int64_t left = num_samples_; left > 0; left -= size_) {
+      const std::vector<std::int64_t> all = random.permutation(size_);
+      order.insert(order.end(), all.begin(), all.begin() + std::min(left, size_));
+    }
+    return order;
+  }
+  order.resize(static_cast<std::size_t>(num_samples_));
   for (std::int64_t& index : order)
     index = static_cast<std::int64_t>(random.next_below(static_cast<std::uint64_t>(size_)));
   return order;

@@ -80,14 +80,14 @@ class SequentialSampler : public Sampler {
 };
 
 struct RandomSamplerOptions {
-  bool replacement = false;  ///< draw each index independently
-  std::optional<std::int64_t> num_samples =
-      {};                                  ///< with replacement: how many to draw; default: size
-  std::optional<std::uint64_t> seed = {};  ///< default: default_seed()
+  bool replacement = false;                      ///< draw each index independently
+  std::optional<std::int64_t> num_samples = {};  ///< how many indices an epoch has; default: size
+  std::optional<std::uint64_t> seed = {};        ///< default: default_seed()
 };
 
-/// A new permutation every epoch, or indices drawn with replacement. ValueError for num_samples
-/// without replacement, and for drawing from an empty set.
+/// A new permutation every epoch, or indices drawn with replacement. With fewer num_samples, the
+/// beginning of the permutation; with more, further permutations behind it, as in PyTorch.
+/// ValueError for drawing from an empty set.
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(std::int64_t size, const RandomSamplerOptions& options = {});

@@ -68,9 +68,32 @@ TEST_CASE("sampler: with replacement") {
     CHECK(std::ranges::count(order, i) > 60);
     CHECK(std::ranges::count(order, i) < 140);
   }
-  CHECK_THROWS_AS(RandomSampler(10, {.num_samples = 5}), ValueError);
   CHECK_THROWS_AS(RandomSampler(0, {.replacement = true, .num_samples = 5}), ValueError);
   CHECK(RandomSampler(0).order(0).empty());
+}
+
+TEST_CASE("sampler: a part of a permutation, or several") {
+  const RandomSampler few(10, {.num_samples = 4, .seed = 1});
+  CHECK(few.size() == 4);
+  const Indices some = few.order(0);
+  REQUIRE(some.size() == 4);
+  CHECK(std::set(some.begin(), some.end()).size() == 4);
+  CHECK(few.order(1) != some);
+  const RandomSampler many(10, {.num_samples = 24, .seed = 1});
+  CHECK(many.size() == 24);
+  const Indices order = many.order(0);
+  REQUIRE(order.size() == 24);
+  const auto part = [&](int begin, int end) {
+    return Indices(order.begin() + begin, order.begin() + end);
+  };
+  CHECK(sorted(part(0, 10)) == SequentialSampler(10).order(0));
+  CHECK(sorted(part(10, 20)) == SequentialSampler(10).order(0));
+  CHECK(part(0, 10) != part(10, 20));
+  CHECK(part(0, 10) == RandomSampler(10, {.seed = 1}).order(0));
+  CHECK(part(0, 4) == some);
+  CHECK(std::set(order.begin() + 20, order.end()).size() == 4);
+  CHECK_THROWS_AS(RandomSampler(0, {.num_samples = 5}), ValueError);
+  CHECK_THROWS_AS(RandomSampler(10, {.num_samples = -1}), ValueError);
 }
 
 TEST_CASE("sampler: a position that is saved and found again") {
