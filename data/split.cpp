@@ -107,11 +107,16 @@ std::vector<FoldSplit> stratified_k_fold(const Tensor& labels, std::int64_t k,
   FERRITE_CHECK(labels.defined() && labels.dim() == 1, ShapeError, "k_fold",
                 "expected labels [N], got {}", labels.describe());
   check_folds(labels.size(0), k);
-  std::map<std::int64_t, std::vector<std::size_t>> members;
+  std::vector<std::vector<std::size_t>> members;  // in the order of the classes' first samples
+  std::map<std::int64_t, std::size_t> class_of;
   const std::vector<std::int64_t> values = labels.to_vector<std::int64_t>();
-  for (std::size_t i = 0; i < values.size(); ++i) members[values[i]].push_back(i);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto [found, is_new] = class_of.try_emplace(values[i], members.size());
+    if (is_new) members.emplace_back();
+    members[found->second].push_back(i);
+  }
   std::size_t largest = 0;
-  for (const auto& [label, samples] : members) largest = std::max(largest, samples.size());
+  for (const auto& samples : members) largest = std::max(largest, samples.size());
   FERRITE_CHECK(static_cast<std::int64_t>(largest) >= k, ValueError, "k_fold",
                 "expected a class of {} members or more, one for each fold; the largest has {}", k,
                 largest);
@@ -121,7 +126,7 @@ std::vector<FoldSplit> stratified_k_fold(const Tensor& labels, std::int64_t k,
   Generator random = generator_of(options.seed);
   std::vector<std::int64_t> fold(values.size());
   std::int64_t dealt = 0;
-  for (const auto& [label, samples] : members) {
+  for (const auto& samples : members) {
     std::vector<std::int64_t> folds;
     for (std::size_t i = 0; i < samples.size(); ++i) folds.push_back(dealt++ % k);
     std::ranges::sort(folds);
