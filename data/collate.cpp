@@ -89,6 +89,10 @@ Tensor stack_numbers(std::span<const double> values, DType dtype) {
   return out;
 }
 
+void check_samples(std::size_t count) {
+  FERRITE_CHECK(count > 0, ValueError, kCollate, "expected at least one sample, got none");
+}
+
 void check_count(const FieldPath& path, std::size_t position, std::size_t expected,
                  std::size_t got) {
   FERRITE_CHECK(got == expected, ValueError, kCollate,

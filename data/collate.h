@@ -66,6 +66,8 @@ enum class Field : std::uint8_t { optional, required };
 Tensor stack_tensors(std::span<const Tensor* const> tensors, const FieldPath& path, Field field);
 Tensor stack_numbers(std::span<const std::int64_t> values, DType dtype);
 Tensor stack_numbers(std::span<const double> values, DType dtype);
+/// Throws ValueError for no samples.
+void check_samples(std::size_t count);
 /// Throws ValueError if the sample at `position` has another number of elements.
 void check_count(const FieldPath& path, std::size_t position, std::size_t expected,
                  std::size_t got);
@@ -149,8 +151,16 @@ struct Stacking<std::vector<T>> {
     for (std::size_t i = 0; i < samples.size(); ++i)
       check_count(path, i, samples[0]->size(), samples[i]->size());
     type all;
-    for (std::size_t k = 0; k < samples[0]->size(); ++k)
-      all.push_back(stack_field(samples, path[k], [k](const auto& v) -> const T& { return v[k]; }));
+    for (std::size_t k = 0; k < samples[0]->size(); ++k) {
+      if constexpr (std::same_as<T, bool>) {  // whose vectors have no references to elements
+        std::vector<std::int64_t> values;
+        for (const std::vector<bool>* sample : samples) values.push_back((*sample)[k] ? 1 : 0);
+        all.push_back(stack_numbers(values, kBool));
+      } else {
+        all.push_back(
+            stack_field(samples, path[k], [k](const auto& v) -> const T& { return v[k]; }));
+      }
+    }
     return all;
   }
 };
@@ -255,6 +265,7 @@ struct Stacking<S> {
 template <class S>
 typename Stacking<S>::type collate(const std::vector<S>& samples,
                                    std::span<const std::int64_t> indices) {
+  check_samples(samples.size());
   Samples<S> all;
   all.reserve(samples.size());
   for (const S& sample : samples) all.push_back(&sample);

@@ -164,6 +164,32 @@ TEST_CASE("samples: one tensor, tuples, pairs, numbers, maps and vectors") {
   CHECK(values(default_collate(listed).tensor) == Values{1, 2});
 }
 
+TEST_CASE("samples: vectors of bool") {
+  using S = std::vector<bool>;
+  DataLoader loader(Made<S>(3,
+                            [](std::int64_t i) {
+                              return S{i == 0, i > 0, true};
+                            }),
+                    {.batch_size = 3});
+  const std::vector<Tensor> batch = *loader.begin();
+  REQUIRE(batch.size() == 3);
+  CHECK(batch[0].dtype() == kBool);
+  CHECK(batch[0].to_vector<bool>() == S{true, false, false});
+  CHECK(batch[1].to_vector<bool>() == S{false, true, true});
+  CHECK(batch[2].to_vector<bool>() == S{true, true, true});
+}
+
+TEST_CASE("samples: a batch of none") {
+  const auto error = [](const auto& samples) {
+    return message_of<ValueError>([&] { default_collate(samples); });
+  };
+  const std::string expected = "[default_collate] expected at least one sample, got none";
+  CHECK(error(std::vector<Tensor>()) == expected);
+  CHECK(error(std::vector<std::vector<Tensor>>()) == expected);
+  CHECK(error(std::vector<std::map<std::string, Tensor>>()) == expected);
+  CHECK(error(std::vector<StateDict>()) == expected);
+}
+
 TEST_CASE("samples: fields without a tensor") {
   // None in any sample: none in the batch.
   DataLoader inputs(Made<Sample>(3,
