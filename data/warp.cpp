@@ -284,8 +284,10 @@ Tensor warp_mask(const Tensor& mask, std::int64_t height, std::int64_t width, co
       gather_values<2>(from, sources, to);
     else if (item == 4)
       gather_values<4>(from, sources, to);
-    else
+    else if (item == 8)
       gather_values<8>(from, sources, to);
+    else
+      gather_values<16>(from, sources, to);
   }
   return out;
 }

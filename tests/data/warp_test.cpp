@@ -147,6 +147,14 @@ TEST_CASE("warp: masks of several planes and types, by nearest neighbour") {
   }
 }
 
+TEST_CASE("warp: masks of 16 bytes a value") {
+  const std::vector<std::complex<double>> v{{1, -1}, {2, -2}, {3, -3}, {4, -4}};
+  const Annotated all{.image = empty({3, 2, 2}, {.dtype = kFloat32}),
+                      .mask = from_vector<std::complex<double>>(v, {2, 2})};
+  CHECK(RandomHorizontalFlip(1)(all).mask.to_vector<std::complex<double>>() ==
+        std::vector<std::complex<double>>{v[1], v[0], v[3], v[2]});
+}
+
 TEST_CASE("warp: composed; other transforms change the image only") {
   const Transform t = Compose{RandomCrop(8), RandomHorizontalFlip(), ToTensor(),
                               Normalize(0.5, 0.5), RandomErasing({.p = 1})};
