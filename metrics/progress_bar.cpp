@@ -47,11 +47,11 @@ std::string progress_line(const std::string& label, double fraction, const std::
   fraction = std::clamp(fraction, 0.0, 1.0);
   std::string text = fmt::format("{:3.0f}% {} {} left{}{}", 100 * fraction, status, left,
                                  detail.empty() ? "" : "  ", detail);
-  const int rest = columns - static_cast<int>(label.size() + text.size() + 4);
+  const int rest =
+      columns - static_cast<int>(terminal::text_columns(label) + terminal::text_columns(text) + 4);
   if (rest >= kLeastBarWidth)
     return fmt::format("{} |{}| {}", label, bar(fraction, std::min(rest, kBarWidth), style), text);
-  text = label + " " + text;
-  return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
+  return terminal::text_cut(label + " " + text, static_cast<std::size_t>(std::max(columns, 0)));
 }
 
 // ---- Lines
@@ -80,7 +80,7 @@ std::string train_line(const std::string& label, std::optional<double> loss,
 
 std::string test_line(const std::string& label, std::optional<double> loss,
                       std::optional<double> accuracy, const std::string& more) {
-  return pass_line(std::string(label.size(), ' '), "test ", loss, accuracy, more);
+  return pass_line(std::string(terminal::text_columns(label), ' '), "test ", loss, accuracy, more);
 }
 
 // ---- ProgressBar

@@ -56,6 +56,15 @@ TEST_CASE("a progress line ends with the detail, which is cut first") {
   CHECK(line(60) == ("epoch  3/10 " + text).substr(0, 60));
 }
 
+TEST_CASE("progress lines count characters, not bytes") {
+  using ferrite::metrics::test_line;
+  const std::string name = "\xc3\xa9poque 1/2";  // a letter of two bytes
+  CHECK(progress_line(name, 0.5, "a", "0:01", 36, BarStyle::ascii) ==
+        name + " |###   |  50% a 0:01 left");
+  CHECK(progress_line(name, 0.5, "a", "0:01", 1, BarStyle::ascii) == "\xc3\xa9");
+  CHECK(test_line(name, 1) == std::string(10, ' ') + "  test  loss 1.0000");
+}
+
 TEST_CASE("a progress bar of blocks is drawn in eighths") {
   const auto bar = [](double fraction) {
     const std::string line = progress_line("x", fraction, "", "", 20, BarStyle::blocks);
