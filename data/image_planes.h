@@ -32,4 +32,9 @@ inline void split_channel(const std::uint8_t* __restrict pixels, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) out[i] = pixels[i * step + channel];
 }
 
+/// The gray value of a colour: ITU-R 601 luma, rounded as in Pillow.
+inline std::uint8_t luma(unsigned red, unsigned green, unsigned blue) {
+  return static_cast<std::uint8_t>((red * 19595u + green * 38470u + blue * 7471u + 0x8000u) >> 16);
+}
+
 }  // namespace ferrite::data

@@ -84,22 +84,40 @@ bool read_header(Reader& reader, Bytes bytes, ImageMode mode) {
   jpeg_read_header(&reader.codec, TRUE);
   const bool gray = mode == ImageMode::gray || (mode == ImageMode::unchanged &&
                                                 reader.codec.jpeg_color_space == JCS_GRAYSCALE);
-  reader.codec.out_color_space = gray ? JCS_GRAYSCALE : JCS_RGB;
+  const bool inks =
+      reader.codec.jpeg_color_space == JCS_CMYK || reader.codec.jpeg_color_space == JCS_YCCK;
+  reader.codec.out_color_space = inks ? JCS_CMYK : gray ? JCS_GRAYSCALE : JCS_RGB;
   reader.codec.dct_method = JDCT_ISLOW;
   return true;
 }
 
+/// Turns a row of CMYK, stored inverted as Adobe's programs write it, into RGB, as Pillow does.
+void inks_to_colours(std::uint8_t* row, std::size_t width) {
+  for (std::size_t i = 0; i < width; ++i) {
+    const unsigned black = row[4 * i + 3];
+    for (std::size_t c = 0; c < 3; ++c) {
+      const unsigned product = (255u - row[4 * i + c]) * black + 128;
+      row[3 * i + c] = static_cast<std::uint8_t>(black - (((product >> 8) + product) >> 8));
+    }
+  }
+}
+
 /// Fills the planes `out`, row by row; `row` is a buffer for one row of interleaved pixels.
-bool read_planes(Reader& reader, std::uint8_t* row, std::uint8_t* out) {
+bool read_planes(Reader& reader, std::uint8_t* row, std::size_t planes, std::uint8_t* out) {
   if (setjmp(reader.errors.jump)) return false;
   jpeg_start_decompress(&reader.codec);
   const std::size_t width = reader.codec.output_width, area = width * reader.codec.output_height;
-  const bool colour = reader.codec.output_components == 3;
+  const bool inks = reader.codec.output_components == 4;
   while (reader.codec.output_scanline < reader.codec.output_height) {
     std::uint8_t* const to = out + width * reader.codec.output_scanline;
-    JSAMPROW pixels = colour ? row : to;
+    JSAMPROW pixels = reader.codec.output_components == 1 ? to : row;
     jpeg_read_scanlines(&reader.codec, &pixels, 1);
-    if (colour) split_colours(row, width, 3, to, area);
+    if (inks) inks_to_colours(row, width);
+    if (planes == 3)
+      split_colours(row, width, 3, to, area);
+    else if (inks)
+      for (std::size_t i = 0; i < width; ++i)
+        to[i] = luma(row[3 * i], row[3 * i + 1], row[3 * i + 2]);
   }
   jpeg_finish_decompress(&reader.codec);
   return true;
@@ -149,12 +167,15 @@ Tensor parse_jpeg(Bytes bytes, std::string_view name, ImageMode mode, std::int64
   where.check(width * height / kMaxPixelsPerByte <= bytes.size(), position(),
               "the header claims {} x {} pixels, more than {} bytes can hold", width, height,
               bytes.size());
-  const std::size_t channels = reader.codec.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+  const bool inks = reader.codec.out_color_space == JCS_CMYK;
+  const bool gray =
+      reader.codec.out_color_space == JCS_GRAYSCALE || (inks && mode == ImageMode::gray);
+  const std::size_t channels = gray ? 1 : 3;
   Tensor image = empty({static_cast<std::int64_t>(channels), static_cast<std::int64_t>(height),
                         static_cast<std::int64_t>(width)},
                        {.dtype = kUInt8, .device = kCPU});
-  const auto row = std::make_unique_for_overwrite<std::uint8_t[]>(width * channels);
-  if (!read_planes(reader, row.get(), image.data<std::uint8_t>()))
+  const auto row = std::make_unique_for_overwrite<std::uint8_t[]>(width * (inks ? 4 : channels));
+  if (!read_planes(reader, row.get(), channels, image.data<std::uint8_t>()))
     where.fail(position(), "{}", reader.errors.message);
   return image;
 }

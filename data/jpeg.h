@@ -10,7 +10,8 @@
 
 namespace ferrite::data {
 
-/// Reads a gray or colour JPEG, baseline or progressive, as uint8 [1 or 3, H, W]. CMYK is rejected.
+/// Reads a gray or colour JPEG, baseline or progressive, as uint8 [1 or 3, H, W]. CMYK becomes RGB
+/// without a colour profile, as in Pillow.
 /// Truncated and corrupt files are errors, although libjpeg would fill the rest with gray. Images
 /// of more than `max_pixels`, and sizes that the file cannot contain, are rejected before memory is
 /// allocated for them. Each scan of a progressive file processes all pixels again: more than 100

@@ -144,8 +144,7 @@ Tensor to_planes(const std::uint8_t* pixels, std::size_t stride, const Geometry&
     if (mode == ImageMode::gray && colour) {
       for (std::size_t i = 0; i < width; ++i) {
         const std::uint8_t* p = pixels + i * step;
-        out[i] = static_cast<std::uint8_t>(
-            (p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+        out[i] = luma(p[0], p[1], p[2]);
       }
     } else if (colour) {
       split_colours(pixels, width, step, out, area);

@@ -93,6 +93,27 @@ TEST_CASE("jpeg: round trip, nearly") {
   CHECK_THROWS_AS(data::read_image(dir / "a.txt"), IoError);
 }
 
+TEST_CASE("jpeg: CMYK, with the values that Pillow gives") {
+  const std::string file = from_hex(
+      "ffd8ffee000e41646f626500640000000000ffdb0043000d090a0b0a080d0b0a0b0e0e0d0f13201513121213"
+      "271c1e17202e2931302e292d2c333a4a3e333646372c2d405741464c4e525352323e5a615a50604a51524fff"
+      "c000140800020003044311004d11005911004b1100ffc4001600010101000000000000000000000000000603"
+      "05ffc4002110000202020104030000000000000000000102030405110006213151131433ffda000e0443004d"
+      "0059004b00003f00d6a76ac47f69639e555176ce82b903f77e30c363e8dfa72d8bd4ebd99dadd95324d12bb1"
+      "0b33aa8d91bd00001e8003837a8b2b921d47935190b602da95547ccdd806200f3e35c8e23257e6c723cb7acb"
+      "b977db34ac4f6723df3fffd9");
+  const std::vector<int> gray{244, 154, 113, 59, 2, 81},
+      colours{248, 22, 223, 59, 0, 72, 240, 214, 48, 62, 2, 101, 255, 191, 161, 45, 5, 0};
+  for (const ImageMode mode : {ImageMode::rgb, ImageMode::unchanged}) {
+    const Tensor image = parse_jpeg(bytes_of(file), "a.jpg", mode);
+    CHECK(image.shape() == Shape{3, 2, 3});
+    CHECK(image.to_vector<int>() == colours);
+  }
+  const Tensor image = parse_jpeg(bytes_of(file), "a.jpg", ImageMode::gray);
+  CHECK(image.shape() == Shape{1, 2, 3});
+  CHECK(image.to_vector<int>() == gray);
+}
+
 TEST_CASE("jpeg: errors") {
   const TempDir dir;
   CHECK_THROWS_AS(write_jpeg(empty({1, 2, 2}), dir / "b.jpg"), DTypeError);
