@@ -53,20 +53,13 @@ DataLoaderBase::DataLoaderBase(impl::BatchSource source, DataLoaderOptions optio
                   "expected an iterable data set of 1 shard or more, got {}", streams->shards);
   }
   if (!options_.seed) options_.seed = default_seed();
-  use_sampler();
 }
 
-void DataLoaderBase::use_sampler() {
-  if (is_iterable() || options_.batch_sampler) return;
-  if (options_.sampler) {
-    sampler_ = options_.sampler;
-    return;
-  }
+Given<Sampler> DataLoaderBase::sampler() const {
+  if (options_.sampler) return options_.sampler;
   const std::int64_t n = dataset().size();
-  if (options_.shuffle)
-    sampler_ = RandomSampler(n, {.seed = options_.seed});
-  else
-    sampler_ = SequentialSampler(n);
+  if (options_.shuffle) return RandomSampler(n, {.seed = options_.seed});
+  return SequentialSampler(n);
 }
 
 /// The rest of the epoch.
@@ -88,7 +81,7 @@ DataLoaderBase::Order DataLoaderBase::order() const {
     order.bounds.erase(order.bounds.begin(), first);
     return order;
   }
-  order.indices = sampler_->order(progress_->epoch);
+  order.indices = sampler()->order(progress_->epoch);
   const auto n = static_cast<std::int64_t>(order.indices.size());
   std::int64_t at = std::min(progress_->start, n);
   order.bounds.push_back(at);
@@ -124,7 +117,7 @@ std::shared_ptr<impl::LoaderRun> DataLoaderBase::start() {
 std::int64_t DataLoaderBase::size() const {
   indexed(source_, "size that is known before it is read");
   if (options_.batch_sampler) return options_.batch_sampler->size();
-  return count_batches(sampler_->size(), options_.batch_size,
+  return count_batches(sampler()->size(), options_.batch_size,
                        options_.drop_last ? LastBatch::drop : LastBatch::keep);
 }
 
@@ -155,15 +148,15 @@ void DataLoaderBase::load_state_dict(const StateDict& state) {
   const auto seed = static_cast<std::uint64_t>(state.at("seed").item<std::int64_t>());
   FERRITE_CHECK(position >= 0, ValueError, kLoader, "expected a position of 0 or more, got {}",
                 position);
-  if (sampler_)
-    FERRITE_CHECK(position <= sampler_->max_position(), ValueError, kLoader,
+  if (!is_iterable() && !options_.batch_sampler) {
+    const Given<Sampler> used = sampler();
+    FERRITE_CHECK(position <= used->max_position(), ValueError, kLoader,
                   "position {} is not in an epoch of {} samples; the state is of another data set",
-                  position, sampler_->size());
+                  position, used->size());
+  }
   set_epoch(epoch);
   progress_->start = progress_->position = position;
-  if (seed == *options_.seed) return;
   options_.seed = seed;
-  use_sampler();
 }
 
 namespace impl {

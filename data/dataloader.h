@@ -95,11 +95,11 @@ class DataLoaderBase {
 
   Order order() const;
   bool is_iterable() const { return source_.index() == 1; }
-  void use_sampler();
+  /// That of the options, or one of the data set's present size.
+  Given<Sampler> sampler() const;
 
   impl::BatchSource source_;
   DataLoaderOptions options_;
-  Given<Sampler> sampler_;  // none for iterable data sets and batch samplers
   std::shared_ptr<impl::LoaderProgress> progress_;
 };
 

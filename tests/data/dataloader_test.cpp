@@ -335,6 +335,28 @@ TEST_CASE("dataloader: batches of one's own") {
   CHECK_THROWS_AS(run_epoch(short_of), IndexError);
 }
 
+TEST_CASE("dataloader: a data set that grows and shrinks between epochs") {
+  struct Growing : DatasetOf<std::int64_t> {
+    std::int64_t size() const override { return n; }
+    std::int64_t get(std::int64_t i) const override { return i; }
+    std::int64_t n = 4;
+  };
+  const auto set = std::make_shared<Growing>();
+  for (const bool shuffle : {false, true})
+    for (const int workers : {0, 2}) {
+      DataLoader loader(set, {.batch_size = 3, .shuffle = shuffle, .num_workers = workers});
+      for (const std::int64_t n : {4, 8, 0, 2}) {
+        set->n = n;
+        CHECK(loader.size() == (n + 2) / 3);
+        Indices seen;
+        for (const Tensor& batch : loader)
+          for (const std::int64_t i : batch.to_vector<std::int64_t>()) seen.push_back(i);
+        std::ranges::sort(seen);
+        CHECK(seen == counting(n).to_vector<std::int64_t>());
+      }
+    }
+}
+
 TEST_CASE("dataloader: options are checked") {
   CHECK_THROWS_AS(DataLoader(numbers(1), {.batch_size = 0}), ValueError);
   CHECK_THROWS_AS(DataLoader(numbers(1), {.num_workers = -1}), ValueError);
