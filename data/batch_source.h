@@ -104,7 +104,8 @@ BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate
                                              const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
           std::vector<S> samples;
           samples.reserve(indices.size());
-          for (const std::int64_t i : indices) samples.push_back(set.get_in(i, epoch));
+          for (std::size_t n = 0; n < indices.size(); ++n)
+            samples.push_back(set.get_in(indices[n], epoch.at(n)));
           return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
         }};
 }

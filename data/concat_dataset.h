@@ -72,7 +72,9 @@ class ConcatDataset : public DatasetOf<S> {
   /// Indices below -1 are no sample's, and not that of an epoch's order.
   static Epoch epoch_of(std::size_t part, const Epoch& epoch) {
     if (part == 0) return epoch;
-    return {epoch.generator(-1 - static_cast<std::int64_t>(part)).seed(), epoch.number};
+    const Epoch first{epoch.seed, epoch.number};
+    return {first.generator(-1 - static_cast<std::int64_t>(part)).seed(), epoch.number,
+            epoch.repeat, epoch.repeats};
   }
 
   std::vector<Part> parts_;

@@ -34,9 +34,9 @@ void check_options(const DataLoaderOptions& o) {
 
 }  // namespace
 
-/// The indices of an epoch, and where its batches begin.
+/// The indices of an epoch, how often each came before, and where the batches begin.
 struct DataLoaderBase::Order {
-  std::vector<std::int64_t> indices, bounds;
+  std::vector<std::int64_t> indices, repeats, bounds;
 };
 
 DataLoaderBase::DataLoaderBase(impl::BatchSource source, DataLoaderOptions options)
@@ -79,9 +79,11 @@ DataLoaderBase::Order DataLoaderBase::order() const {
                   "batch_sampler",
                   progress_->start);
     order.bounds.erase(order.bounds.begin(), first);
+    order.repeats = impl::count_repeats(order.indices);
     return order;
   }
   order.indices = sampler()->order(progress_->epoch);
+  if (options_.sampler) order.repeats = impl::count_repeats(order.indices);
   const auto n = static_cast<std::int64_t>(order.indices.size());
   std::int64_t at = std::min(progress_->start, n);
   order.bounds.push_back(at);
@@ -110,7 +112,8 @@ std::shared_ptr<impl::LoaderRun> DataLoaderBase::start() {
   }
   Order order = this->order();
   auto plan = std::make_unique<impl::IndexPlan>(std::get<impl::IndexedBatches>(source_), epoch,
-                                                std::move(order.indices), std::move(order.bounds));
+                                                std::move(order.indices), std::move(order.repeats),
+                                                std::move(order.bounds));
   return std::make_shared<impl::LoaderRun>(std::move(plan), 0, options_, progress_);
 }
 

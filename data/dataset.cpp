@@ -1,6 +1,8 @@
 #include "ferrite/data/dataset.h"
 
+#include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "ferrite/core/views.h"
 #include "ferrite/data/host.h"
@@ -21,8 +23,9 @@ std::uint64_t mix(std::uint64_t x) {
 }  // namespace
 
 Generator Epoch::generator(std::int64_t index) const {
-  return Generator(
-      mix(mix(mix(seed) + static_cast<std::uint64_t>(number)) + static_cast<std::uint64_t>(index)));
+  const std::uint64_t first =
+      mix(mix(mix(seed) + static_cast<std::uint64_t>(number)) + static_cast<std::uint64_t>(index));
+  return Generator(repeat == 0 ? first : mix(first + static_cast<std::uint64_t>(repeat)));
 }
 
 void check_index(std::int64_t index, std::int64_t size, std::string_view op) {
@@ -56,6 +59,30 @@ namespace impl {
 
 Tensor row_of(const Tensor& tensor, std::int64_t index) {
   return tensor.defined() ? geometry::apply(tensor, geometry::select(tensor, 0, index)) : tensor;
+}
+
+std::vector<std::int64_t> count_repeats(std::span<const std::int64_t> indices) {
+  if (indices.empty()) return {};
+  std::vector<std::int64_t> repeats(indices.size());
+  const auto count = [&](auto& seen, std::int64_t low) {
+    bool any = false;
+    for (std::size_t n = 0; n < indices.size(); ++n) {
+      repeats[n] = seen[static_cast<std::size_t>(indices[n] - low)]++;
+      any = any || repeats[n] > 0;
+    }
+    return any;
+  };
+  const auto [low, high] = std::ranges::minmax(indices);
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  bool any = false;
+  if (range < 8 * indices.size()) {
+    std::vector<std::int64_t> seen(static_cast<std::size_t>(range) + 1);
+    any = count(seen, low);
+  } else {  // a few of very many samples
+    std::unordered_map<std::size_t, std::int64_t> seen;
+    any = count(seen, 0);
+  }
+  return any ? repeats : std::vector<std::int64_t>();
 }
 
 std::int64_t make_rows(std::span<Tensor* const> tensors) {

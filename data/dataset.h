@@ -10,6 +10,7 @@
 //   for (auto& [image, mask] : data::DataLoader(Cells(), {.batch_size = 8})) ...
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <memory>
@@ -34,9 +35,18 @@ enum class Split : std::uint8_t { train, test };
 struct Epoch {
   std::uint64_t seed = 0;   ///< the seed of the epoch's random numbers
   std::int64_t number = 0;  ///< the epoch's number
+  /// How often the sample came before in this epoch, for samplers that repeat indices: each time
+  /// it has other random numbers.
+  std::int64_t repeat = 0;
+  /// The same for each sample of a batch, in get_batch(); empty if none came before.
+  std::span<const std::int64_t> repeats = {};
 
   /// Random numbers of this epoch and sample, the same with any number of workers.
   Generator generator(std::int64_t index) const;
+  /// In get_batch(): the epoch for get_in() of the sample at this position of the batch.
+  Epoch at(std::size_t position) const {
+    return {seed, number, repeats.empty() ? repeat : repeats[position]};
+  }
 };
 
 /// Indexed samples of any type.
@@ -81,7 +91,8 @@ class DatasetOf : public AnyDataset {
   std::vector<S> get_samples(std::span<const std::int64_t> indices, const Epoch& epoch) const {
     std::vector<S> samples;
     samples.reserve(indices.size());
-    for (const std::int64_t i : indices) samples.push_back(get_in(i, epoch));
+    for (std::size_t n = 0; n < indices.size(); ++n)
+      samples.push_back(get_in(indices[n], epoch.at(n)));
     return samples;
   }
 };
@@ -126,6 +137,8 @@ auto sample_of(const std::shared_ptr<D>& dataset) -> decltype(sample_of(*dataset
 
 /// Row `index` of a tensor, as a view; an undefined tensor has undefined rows.
 Tensor row_of(const Tensor& tensor, std::int64_t index);
+/// For each of the indices, how often it came before; empty if none did.
+std::vector<std::int64_t> count_repeats(std::span<const std::int64_t> indices);
 /// `tensors`, dense and on the host, all with the same first size, which is returned. Undefined
 /// ones are left out. ShapeError, DeviceError; ValueError if there is none.
 std::int64_t make_rows(std::span<Tensor* const> tensors);
@@ -229,6 +242,8 @@ class Subset : public DatasetOf<S> {
   Subset(D dataset, std::vector<std::int64_t> indices)
       : dataset_(impl::shared_dataset(std::move(dataset), "subset")), indices_(std::move(indices)) {
     for (const std::int64_t i : indices_) check_index(i, dataset_->size(), "subset");
+    repeats_ = impl::count_repeats(indices_);
+    for (const std::int64_t repeat : repeats_) copies_ = std::max(copies_, repeat + 1);
   }
 
   /// The indices of the samples.
@@ -239,14 +254,19 @@ class Subset : public DatasetOf<S> {
   /// The sample of this index: IndexError out of range.
   S get(std::int64_t index) const override { return dataset_->get(original(index)); }
   S get_in(std::int64_t index, const Epoch& epoch) const override {
-    return dataset_->get_in(original(index), epoch);
+    const std::int64_t i = original(index);
+    return dataset_->get_in(i, {epoch.seed, epoch.number, repeat_of(index, epoch.repeat)});
   }
   BatchOf<S> get_batch(std::span<const std::int64_t> indices,
                        const Epoch& epoch = {}) const override {
     std::vector<std::int64_t> originals;
     originals.reserve(indices.size());
     for (const std::int64_t i : indices) originals.push_back(original(i));
-    return dataset_->get_batch(originals, epoch);
+    if (repeats_.empty()) return dataset_->get_batch(originals, epoch);
+    std::vector<std::int64_t> repeats;
+    for (std::size_t n = 0; n < indices.size(); ++n)
+      repeats.push_back(repeat_of(indices[n], epoch.at(n).repeat));
+    return dataset_->get_batch(originals, {epoch.seed, epoch.number, 0, repeats});
   }
 
  private:
@@ -254,9 +274,17 @@ class Subset : public DatasetOf<S> {
     check_index(index, size(), "subset");
     return indices_[static_cast<std::size_t>(index)];
   }
+  /// How often the original of sample `index` came before, if the sample itself came `before`
+  /// times.
+  std::int64_t repeat_of(std::int64_t index, std::int64_t before) const {
+    if (repeats_.empty()) return before;
+    return before * copies_ + repeats_[static_cast<std::size_t>(index)];
+  }
 
   std::shared_ptr<const DatasetOf<S>> dataset_;
   std::vector<std::int64_t> indices_;
+  std::vector<std::int64_t> repeats_;  // of the indices; empty if all are different
+  std::int64_t copies_ = 1;            // the most of one original
 };
 template <IsDataset D>
 Subset(D, std::vector<std::int64_t>) -> Subset<SampleOf<D>>;

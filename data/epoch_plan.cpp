@@ -9,18 +9,23 @@ namespace ferrite::data::impl {
 // ---- IndexPlan
 
 IndexPlan::IndexPlan(IndexedBatches source, const Epoch& epoch, std::vector<std::int64_t> order,
-                     std::vector<std::int64_t> bounds)
+                     std::vector<std::int64_t> repeats, std::vector<std::int64_t> bounds)
     : source_(std::move(source)),
       epoch_(epoch),
       order_(std::move(order)),
+      repeats_(std::move(repeats)),
       bounds_(std::move(bounds)) {}
 
 EpochPlan::Made IndexPlan::make(std::int64_t number) {
   const auto b = static_cast<std::size_t>(number);
   const std::int64_t begin = bounds_[b], samples = bounds_[b + 1] - begin;
-  const auto indices =
-      std::span(order_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(samples));
-  return {source_.make(indices, epoch_), samples};
+  const auto part = [&](const std::vector<std::int64_t>& all) {
+    return std::span(all).subspan(static_cast<std::size_t>(begin),
+                                  static_cast<std::size_t>(samples));
+  };
+  Epoch epoch = epoch_;
+  if (!repeats_.empty()) epoch.repeats = part(repeats_);
+  return {source_.make(part(order_), epoch), samples};
 }
 
 // ---- StreamPlan

@@ -32,9 +32,10 @@ class EpochPlan {
 /// The indices of an epoch, in batches.
 class IndexPlan final : public EpochPlan {
  public:
-  /// Batch b has the indices order[bounds[b]] to before order[bounds[b + 1]].
+  /// Batch b has the indices order[bounds[b]] to before order[bounds[b + 1]]. `repeats`: how often
+  /// each index came before; empty if none did.
   IndexPlan(IndexedBatches source, const Epoch& epoch, std::vector<std::int64_t> order,
-            std::vector<std::int64_t> bounds);
+            std::vector<std::int64_t> repeats, std::vector<std::int64_t> bounds);
 
   std::int64_t count() const override { return static_cast<std::int64_t>(bounds_.size()) - 1; }
   Made make(std::int64_t number) override;
@@ -42,7 +43,7 @@ class IndexPlan final : public EpochPlan {
  private:
   const IndexedBatches source_;
   const Epoch epoch_;
-  const std::vector<std::int64_t> order_, bounds_;
+  const std::vector<std::int64_t> order_, repeats_, bounds_;
 };
 
 /// Streams in turn: number n is batch n / shards of stream n % shards. Streams that have ended make

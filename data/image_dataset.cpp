@@ -141,9 +141,9 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
     return {out, labels};
   }
   Collation images(static_cast<std::int64_t>(indices.size()));
-  for (const std::int64_t i : indices) {
-    Generator random = epoch.generator(i);
-    transform_->add_to(images, image(i), random);
+  for (std::size_t n = 0; n < indices.size(); ++n) {
+    Generator random = epoch.at(n).generator(indices[n]);
+    transform_->add_to(images, image(indices[n]), random);
   }
   return {images.take(), labels};
 }

@@ -157,8 +157,9 @@ Batch ImageFolder::get_batch(std::span<const std::int64_t> indices, const Epoch&
                      file(indices[0]).path.string(), images.shape(),
                      file(indices[labels.size()]).path.string(), shape);
   });
-  for (const std::int64_t i : indices) {
-    Generator random = epoch.generator(i);
+  for (std::size_t n = 0; n < indices.size(); ++n) {
+    const std::int64_t i = indices[n];
+    Generator random = epoch.at(n).generator(i);
     transform_->add_to(images, image(i), random);
     labels.push_back(file(i).label);
   }

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <set>
 #include <thread>
 
+#include "ferrite/data/concat_dataset.h"
 #include "ferrite/data/synthetic_digits.h"
+#include "ferrite/data/transforms.h"
 
 using namespace ferrite;
 using namespace ferrite::data;
@@ -355,6 +358,109 @@ TEST_CASE("dataloader: a data set that grows and shrinks between epochs") {
         CHECK(seen == counting(n).to_vector<std::int64_t>());
       }
     }
+}
+
+namespace {
+
+using Drawn = std::pair<std::int64_t, std::int64_t>;  // the index, and a number of its generator
+
+/// Draws a number for each sample.
+struct Drawing : RandomDatasetOf<Drawn> {
+  std::int64_t size() const override { return 6; }
+  Drawn get_random(std::int64_t i, Generator& random) const override {
+    return {i, static_cast<std::int64_t>(random.next_below(1 << 30))};
+  }
+};
+
+std::vector<Drawn> draws(DataLoader<std::pair<Tensor, Tensor>>& loader) {
+  std::vector<Drawn> all;
+  for (auto& [index, number] : loader)
+    for (std::int64_t k = 0; k < index.numel(); ++k)
+      all.emplace_back(index[k].item<std::int64_t>(), number[k].item<std::int64_t>());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("dataloader: an index that comes again in an epoch has other random numbers") {
+  const Indices order{3, 3, 0, 3, 5, 0, 3, 1};
+  struct Repeating : Sampler {
+    explicit Repeating(Indices order) : indices(std::move(order)) {}
+    std::int64_t size() const override { return std::ssize(indices); }
+    Indices order(std::int64_t) const override { return indices; }
+    Indices indices;
+  };
+  struct Batches : BatchSampler {
+    explicit Batches(Indices order) : indices(std::move(order)) {}
+    std::int64_t size() const override { return 2; }
+    std::vector<Indices> batches(std::int64_t) const override {
+      return {Indices(indices.begin(), indices.begin() + 3),
+              Indices(indices.begin() + 3, indices.end())};
+    }
+    Indices indices;
+  };
+  DataLoader once(Drawing(), {.batch_size = 6, .seed = 4});
+  const std::vector<Drawn> first = draws(once);
+  DataLoader loader(Drawing(), {.batch_size = 3, .sampler = Repeating(order), .seed = 4});
+  const std::vector<Drawn> expected = draws(loader);
+  REQUIRE(expected.size() == order.size());
+  CHECK(std::set(expected.begin(), expected.end()).size() == order.size());
+  for (const std::size_t n : {0, 2, 4, 7})  // those that were not there before
+    CHECK(expected[n] == first[static_cast<std::size_t>(order[n])]);
+  CHECK(draws(loader) != expected);  // the next epoch
+
+  // Whatever the batches, the workers, and the place at which a run begins again.
+  for (const int workers : {0, 3}) {
+    DataLoader other(
+        Drawing(),
+        {.batch_size = 2, .sampler = Repeating(order), .num_workers = workers, .seed = 4});
+    CHECK(draws(other) == expected);
+    other.set_epoch(0);
+    std::size_t n = 0;
+    StateDict state;
+    for ([[maybe_unused]] auto& batch : other)
+      if (++n == 2) {
+        state = other.state_dict();
+        break;
+      }
+    other.load_state_dict(state);
+    CHECK(draws(other) == std::vector<Drawn>(expected.begin() + 4, expected.end()));
+  }
+  DataLoader batches(Drawing(), {.batch_sampler = Batches(order), .seed = 4});
+  CHECK(draws(batches) == expected);
+  DataLoader own(Drawing(), {.batch_size = 8, .sampler = Repeating(order), .seed = 4},
+                 [](const std::vector<Drawn>& samples) { return default_collate(samples); });
+  CHECK(draws(own) == expected);
+
+  CHECK(data::impl::count_repeats(Indices{}).empty());
+  CHECK(data::impl::count_repeats(Indices{5, 1, 3}).empty());
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  CHECK(data::impl::count_repeats(Indices{kMost, -kMost, 0, kMost, 0, kMost}) ==
+        Indices{0, 0, 0, 1, 1, 2});
+
+  // The same of a subset that repeats indices.
+  DataLoader subset(Subset(Drawing(), order), {.batch_size = 5, .seed = 4});
+  CHECK(draws(subset) == expected);
+  const Indices twice{0, 1, 0, 3};
+  DataLoader both(Subset(Drawing(), order),
+                  {.batch_size = 3, .sampler = Repeating(twice), .seed = 4});
+  const std::vector<Drawn> repeated = draws(both);
+  CHECK(std::set(repeated.begin(), repeated.end()).size() == 4);
+  const ConcatDataset drawings(Drawing{}, Drawing{});
+  DataLoader parts(drawings, {.batch_size = 2, .sampler = Repeating({7, 7, 1, 7}), .seed = 4});
+  const std::vector<Drawn> of_parts = draws(parts);
+  CHECK(std::set(of_parts.begin(), of_parts.end()).size() == 4);
+}
+
+TEST_CASE("dataloader: images that come again are augmented anew") {
+  const SyntheticDigits digits(4, 0, Compose{RandomErasing({.p = 1}), ToTensor()});
+  const std::vector<double> weights{0, 0, 1, 0};
+  DataLoader loader(digits, {.batch_size = 8, .sampler = WeightedRandomSampler(weights, 8)});
+  for (auto& [images, labels] : loader) {
+    std::set<std::vector<float>> distinct;
+    for (std::int64_t i = 0; i < images.size(0); ++i) distinct.insert(images[i].to_vector<float>());
+    CHECK(distinct.size() == 8);
+  }
 }
 
 TEST_CASE("dataloader: options are checked") {
