@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -118,7 +119,11 @@ BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset
   const std::int64_t shards = dataset->shards();
   return StreamedBatches{
       shards, [dataset = std::move(dataset), make](std::int64_t shard, const Epoch& epoch) {
-        return [next = dataset->open(shard, epoch), make](std::int64_t most) {
+        // Far from the indices of samples, whose numbers the stream may draw itself.
+        Generator random = epoch.generator(std::numeric_limits<std::int64_t>::min() + shard);
+        return [next = dataset->open(shard, epoch), make,
+                random = std::move(random)](std::int64_t most) mutable {
+          const SampleGenerator scope(random);
           auto samples = std::make_shared<std::vector<S>>();
           while (static_cast<std::int64_t>(samples->size()) < most) {
             std::optional<S> sample = next();

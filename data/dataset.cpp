@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "ferrite/core/views.h"
 #include "ferrite/data/host.h"
+#include "ferrite/data/transforms.h"
 
 namespace ferrite::data {
 
@@ -20,12 +22,23 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+thread_local Generator* sample_generator = nullptr;
+
 }  // namespace
 
 Generator Epoch::generator(std::int64_t index) const {
   const std::uint64_t first =
       mix(mix(mix(seed) + static_cast<std::uint64_t>(number)) + static_cast<std::uint64_t>(index));
   return Generator(repeat == 0 ? first : mix(first + static_cast<std::uint64_t>(repeat)));
+}
+
+impl::SampleGenerator::SampleGenerator(Generator& generator)
+    : before_(std::exchange(sample_generator, &generator)) {}
+
+impl::SampleGenerator::~SampleGenerator() { sample_generator = before_; }
+
+Generator& transform_generator() {
+  return sample_generator ? *sample_generator : default_generator(Device());
 }
 
 void check_index(std::int64_t index, std::int64_t size, std::string_view op) {

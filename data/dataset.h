@@ -49,6 +49,23 @@ struct Epoch {
   }
 };
 
+namespace impl {
+
+/// While it exists, transforms that are called without a generator draw from this one in this
+/// thread, so that those in a data set's get() depend on the sample alone.
+class SampleGenerator {
+ public:
+  explicit SampleGenerator(Generator& generator);
+  ~SampleGenerator();
+  SampleGenerator(const SampleGenerator&) = delete;
+  SampleGenerator& operator=(const SampleGenerator&) = delete;
+
+ private:
+  Generator* const before_;
+};
+
+}  // namespace impl
+
 /// Indexed samples of any type.
 class AnyDataset {
  public:
@@ -76,7 +93,11 @@ class DatasetOf : public AnyDataset {
   /// may share the data set's memory: clone them before changing them.
   virtual S get(std::int64_t index) const = 0;
   /// The same, with the random numbers of an epoch. RandomDatasetOf implements both.
-  virtual S get_in(std::int64_t index, const Epoch&) const { return get(index); }
+  virtual S get_in(std::int64_t index, const Epoch& epoch) const {
+    Generator random = epoch.generator(index);
+    const impl::SampleGenerator scope(random);
+    return get(index);
+  }
   /// Samples at `indices`, at least one, stacked in that order. The default stacks the results of
   /// get_in(); data sets that can copy a batch at once override it.
   virtual BatchOf<S> get_batch(std::span<const std::int64_t> indices,
@@ -112,6 +133,7 @@ class RandomDatasetOf : public DatasetOf<S> {
   S get(std::int64_t index) const override { return get_in(index, Epoch{}); }
   S get_in(std::int64_t index, const Epoch& epoch) const override {
     Generator random = epoch.generator(index);
+    const impl::SampleGenerator scope(random);
     return get_random(index, random);
   }
 };

@@ -143,6 +143,7 @@ Batch ImageDataset::get_batch(std::span<const std::int64_t> indices, const Epoch
   Collation images(static_cast<std::int64_t>(indices.size()));
   for (std::size_t n = 0; n < indices.size(); ++n) {
     Generator random = epoch.at(n).generator(indices[n]);
+    const impl::SampleGenerator scope(random);
     transform_->add_to(images, image(indices[n]), random);
   }
   return {images.take(), labels};

@@ -160,6 +160,7 @@ Batch ImageFolder::get_batch(std::span<const std::int64_t> indices, const Epoch&
   for (std::size_t n = 0; n < indices.size(); ++n) {
     const std::int64_t i = indices[n];
     Generator random = epoch.at(n).generator(i);
+    const impl::SampleGenerator scope(random);
     transform_->add_to(images, image(i), random);
     labels.push_back(file(i).label);
   }

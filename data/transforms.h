@@ -9,8 +9,9 @@
 // Geometric transforms (crops, flips, scaling, rotation) change all of them alike, with the same
 // random numbers; the others change the image only.
 //
-// A random transform draws from the generator it is given, which depends only on the loader's seed,
-// the epoch and the sample's index: results do not depend on the number of workers.
+// A random transform draws from the generator it is given, or from transform_generator(). In a loader
+// both depend only on its seed, the epoch and the sample's index: results do not depend on the
+// number of workers.
 #pragma once
 
 #include <array>
@@ -26,6 +27,12 @@
 #include "ferrite/data/warp.h"
 
 namespace ferrite::data {
+
+/// What a transform draws from if it is called without a generator. Within get() of a data set that
+/// a loader reads, the sample's own: results depend on the seed, the epoch and the index, and not
+/// on the number of workers. Elsewhere the host's default generator (manual_seed), as PyTorch's
+/// transforms.
+Generator& transform_generator();
 
 /// The interface of a transform. Called from several threads at once.
 class TransformBase {
@@ -46,14 +53,10 @@ class TransformBase {
   Annotated operator()(const Annotated& sample, Generator& random) const {
     return apply_all(sample, random);
   }
-  /// With a generator of the default seed.
-  Tensor operator()(const Tensor& image) const {
-    Generator random;
-    return apply(image, random);
-  }
+  /// With transform_generator().
+  Tensor operator()(const Tensor& image) const { return apply(image, transform_generator()); }
   Annotated operator()(const Annotated& sample) const {
-    Generator random;
-    return apply_all(sample, random);
+    return apply_all(sample, transform_generator());
   }
 };
 
@@ -89,16 +92,12 @@ class Transform {
   Tensor operator()(const Tensor& image, Generator& random) const {
     return impl_ ? impl_->apply(image, random) : image;
   }
-  Tensor operator()(const Tensor& image) const {
-    Generator random;
-    return (*this)(image, random);
-  }
+  Tensor operator()(const Tensor& image) const { return (*this)(image, transform_generator()); }
   Annotated operator()(const Annotated& sample, Generator& random) const {
     return impl_ ? impl_->apply_all(sample, random) : sample;
   }
   Annotated operator()(const Annotated& sample) const {
-    Generator random;
-    return (*this)(sample, random);
+    return (*this)(sample, transform_generator());
   }
   /// Whether it treats each value alone.
   bool pointwise() const { return !impl_ || impl_->pointwise(); }

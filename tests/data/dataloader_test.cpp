@@ -463,6 +463,59 @@ TEST_CASE("dataloader: images that come again are augmented anew") {
   }
 }
 
+TEST_CASE("dataloader: transforms that are called without a generator") {
+  struct Flipping : DatasetOf<Tensor> {
+    std::int64_t size() const override { return 64; }
+    Tensor get(std::int64_t) const override {
+      const Tensor image = from_vector<std::uint8_t>({1, 2}, {1, 1, 2});
+      return flip(image).to(kInt64)[0][0][0];
+    }
+    Transform flip = RandomHorizontalFlip();
+  };
+  const auto run = [](auto set, int workers, std::uint64_t seed, int epochs) {
+    DataLoader loader(set, {.batch_size = 8, .num_workers = workers, .seed = seed});
+    Indices all;
+    for (int e = 0; e < epochs; ++e)
+      for (const Tensor& batch : loader)
+        for (const std::int64_t v : batch.to_vector<std::int64_t>()) all.push_back(v);
+    return all;
+  };
+  const Indices all = run(Flipping(), 0, 1, 2);
+  CHECK(std::ranges::count(all, 1) > 40);
+  CHECK(std::ranges::count(all, 2) > 40);
+  CHECK(Indices(all.begin(), all.begin() + 64) != Indices(all.begin() + 64, all.end()));
+  CHECK(run(Flipping(), 3, 1, 2) == all);
+  CHECK(run(Flipping(), 3, 2, 2) != all);
+
+  struct Stream : IterableDatasetOf<Tensor> {
+    std::int64_t shards() const override { return 2; }
+    IterableDatasetOf<Tensor>::Stream open(std::int64_t, const Epoch&) const override {
+      return [n = 0]() mutable -> std::optional<Tensor> {
+        if (n++ == 64) return {};
+        return Flipping().get(0);
+      };
+    }
+  };
+  const Indices streamed = run(Stream(), 0, 1, 1);
+  CHECK(std::ranges::count(streamed, 1) > 40);
+  CHECK(std::ranges::count(streamed, 2) > 40);
+  CHECK(run(Stream(), 2, 1, 1) == streamed);
+
+  // Outside a loader, from the default generator.
+  const auto outside = [](std::uint64_t seed) {
+    manual_seed(seed);
+    Indices values;
+    for (int i = 0; i < 64; ++i) values.push_back(Flipping().get(i).item<std::int64_t>());
+    return values;
+  };
+  const Indices values = outside(1);
+  CHECK(std::ranges::count(values, 1) > 15);
+  CHECK(std::ranges::count(values, 2) > 15);
+  CHECK(outside(1) == values);
+  CHECK(outside(2) != values);
+  manual_seed(Generator::kDefaultSeed);
+}
+
 TEST_CASE("dataloader: options are checked") {
   CHECK_THROWS_AS(DataLoader(numbers(1), {.batch_size = 0}), ValueError);
   CHECK_THROWS_AS(DataLoader(numbers(1), {.num_workers = -1}), ValueError);
