@@ -121,17 +121,14 @@ Tensor reordered(const Tensor& image, std::string_view from, std::string_view to
   return image.detach().permute(order);
 }
 
-/// uint8 on the host; [0, 1] becomes [0, 255].
+/// uint8 on the host; [0, 1] of any other type becomes [0, 255], computed in float32 as in PyTorch.
 Tensor bytes_of(const Tensor& image) {
   if (image.dtype() == kUInt8) return image.cpu().contiguous();
-  const bool unit = is_floating(image.dtype());
-  const std::vector<double> values = image.to_vector<double>();
+  const std::vector<float> values = image.to_vector<float>();
   Tensor bytes = empty(image.shape(), {.dtype = kUInt8, .device = kCPU});
   auto* out = bytes.data<std::uint8_t>();
-  for (double v : values) {
-    v = unit ? v * 255 : v;
-    *out++ = static_cast<std::uint8_t>(v > 0 ? std::min(v, 255.0) : 0);  // NaN is black
-  }
+  for (const float v : values)
+    *out++ = static_cast<std::uint8_t>(v > 0 ? std::min(v * 255, 255.0f) : 0);  // NaN is black
   return bytes;
 }
 

@@ -62,7 +62,8 @@ class SummaryWriter {
   /// values are left out. ValueError for an empty tensor.
   void add_histogram(std::string_view tag, const Tensor& values, std::int64_t step,
                      Walltime walltime = {});
-  /// An image of 1 to 4 channels, uint8, or floating-point in [0, 1]; values outside are clipped.
+  /// An image of 1 to 4 channels, uint8, or of another type in [0, 1], such as the bools of a mask;
+  /// values outside are clipped.
   /// `dataformats` names its dimensions: "CHW", "HWC" or "HW". ShapeError, ValueError.
   void add_image(std::string_view tag, const Tensor& image, std::int64_t step,
                  std::string_view dataformats = "CHW", Walltime walltime = {});

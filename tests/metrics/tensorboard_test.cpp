@@ -259,17 +259,21 @@ TEST_CASE("images: PNG of any layout and type") {
   const Tensor chw = tensor({0, 51, 102, 153, 204, 255}, {.dtype = kUInt8}).reshape({3, 1, 2});
   writer.add_image("a", chw, 1);
   writer.add_image("a", chw.permute({1, 2, 0}), 2, "HWC");
-  writer.add_image("a", chw.to(kFloat32) / 255 + 1e-4, 3);
+  writer.add_image("a", chw.to(kFloat32) / 255, 3);
   writer.add_image("gray", tensor({{-1.0, 0.5}, {2.0, kNaN}}), 1, "HW");
   writer.add_images("grid", zeros({3, 1, 4, 5}), 1);
   writer.add_images("grid", zeros({9, 4, 5, 3}, {.dtype = kUInt8}), 2, "NHWC");
+  const Tensor all = arange(0, 256, 1, {.dtype = kFloat32}).reshape({1, 16, 16});
+  writer.add_image("all", all / 255, 1);
+  for (const DType dtype : {kBool, kInt64, kFloat16})
+    writer.add_image("mask", tensor({{0, 1}, {1, 0}}).to(dtype), 1, "HW");
   CHECK_THROWS_AS(writer.add_image("a", chw, 1, "WH"), ValueError);
   CHECK_THROWS_AS(writer.add_image("a", chw, 1, "HW"), ShapeError);
   CHECK_THROWS_AS(writer.add_image("a", zeros({5, 2, 2}), 1), ShapeError);
   CHECK_THROWS_AS(writer.add_images("a", zeros({0, 1, 2, 2}), 1), ShapeError);
   writer.flush();
   const std::vector<LoggedEvent> events = parse_events(only_file(dir / "run"));
-  REQUIRE(events.size() == 7);
+  REQUIRE(events.size() == 11);
   const auto image = [&](std::size_t i) {
     const Fields fields = parse_message(one(events[i].value(), 4).bytes);
     const Tensor png = data::parse_png(bytes_of(one(fields, 4).bytes), "image");
@@ -283,6 +287,9 @@ TEST_CASE("images: PNG of any layout and type") {
   CHECK(image(4).to_vector<int>() == std::vector<int>{0, 127, 255, 0});
   CHECK(image(5).shape() == Shape{1, 8, 23});
   CHECK(image(6).shape() == Shape{3, 14, 58});
+  CHECK(image(7).to_vector<float>() == all.to_vector<float>());
+  for (std::size_t i = 8; i < 11; ++i)
+    CHECK(image(i).to_vector<int>() == std::vector<int>{0, 255, 255, 0});
 }
 
 TEST_CASE("events wait for the queue, and come from several threads") {
