@@ -9,9 +9,9 @@
 // Geometric transforms (crops, flips, scaling, rotation) change all of them alike, with the same
 // random numbers; the others change the image only.
 //
-// A random transform draws from the generator it is given, or from transform_generator(). In a loader
-// both depend only on its seed, the epoch and the sample's index: results do not depend on the
-// number of workers.
+// A random transform draws from the generator it is given, or from transform_generator(). In a
+// loader both depend only on its seed, the epoch and the sample's index: results do not depend on
+// the number of workers.
 #pragma once
 
 #include <array>
@@ -253,7 +253,8 @@ class RandomHorizontalFlip : public GeometricTransform {
 };
 
 /// Rotates the image about its centre by a uniform angle in -degrees..degrees (counter-clockwise is
-/// positive), or low..high; bilinear, zeros outside, same size.
+/// positive), or low..high; bilinear (torchvision's default is the nearest pixel), zeros outside,
+/// same size.
 class RandomRotation : public GeometricTransform {
  public:
   explicit RandomRotation(double degrees);

@@ -51,7 +51,7 @@ template <class Set>
 void check_real(const char* name) {
   const char* root = std::getenv("FERRITE_DATA");
   if (!root) {
-    MESSAGE("skipped: set FERRITE_DATA to the folder that holds " << name);
+    MESSAGE("skipped: set FERRITE_DATA to the folder that holds " << std::string(name));
     return;
   }
   try {
