@@ -272,6 +272,13 @@ Module& Module::child(std::size_t index) const {
   fail<IndexError>("module", "{} has {} modules", name(), children().size());
 }
 
+const Tensor& Module::own_tensor(std::string_view name) const {
+  const Entry* const entry = find_entry(name);
+  FERRITE_CHECK(entry && entry->kind != Kind::module, IndexError, "module",
+                "{} has no parameter or buffer of its own named '{}'", this->name(), name);
+  return tensor_of(*entry);
+}
+
 std::vector<NamedModule> Module::named_modules() const {
   std::vector<NamedModule> out;
   std::unordered_set<const Module*> seen;

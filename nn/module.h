@@ -401,6 +401,9 @@ class Module {
 
   /// Number `index` of children().
   Module& child(std::size_t index) const;
+  /// The parameter or buffer of this name in this module itself, also if it is computed from others
+  /// (compute_before_forward). IndexError if there is none.
+  const Tensor& own_tensor(std::string_view name) const;
   /// The registered hooks.
   const detail::Hooks& hooks() const;
 

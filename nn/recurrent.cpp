@@ -89,7 +89,8 @@ RNNBase::RNNBase(const char* name, int gates, int states, std::int64_t input_siz
     for (const char* direction : {"", "_reverse"}) {
       if (*direction && !options.bidirectional) continue;
       const auto add = [&](const char* part, const Shape& shape) {
-        add_parameter(fmt::format("{}_l{}{}", part, layer, direction), empty(shape));
+        names_.push_back(fmt::format("{}_l{}{}", part, layer, direction));
+        add_parameter(names_.back(), empty(shape));
       };
       add("weight_ih", {rows, width});
       add("weight_hh", {rows, output_size()});
@@ -105,11 +106,17 @@ RNNBase::RNNBase(const char* name, int gates, int states, std::int64_t input_siz
 
 void RNNBase::reset_parameters() { draw(parameters(), hidden_size_); }
 
-RNNWeights RNNBase::weights(std::span<const Tensor> parameters, std::int64_t layer,
+std::vector<Tensor> RNNBase::all_weights() const {
+  std::vector<Tensor> all;
+  for (const std::string& name : names_) all.push_back(own_tensor(name));
+  return all;
+}
+
+RNNWeights RNNBase::weights(std::span<const Tensor> all, std::int64_t layer,
                             std::int64_t direction) const {
   const std::size_t biases = options_.bias ? 2 : 0, projections = options_.proj_size > 0 ? 1 : 0;
   const auto before = static_cast<std::size_t>(layer * directions() + direction);
-  const std::span<const Tensor> own = parameters.subspan(before * (2 + biases + projections));
+  const std::span<const Tensor> own = all.subspan(before * (2 + biases + projections));
   return {own[0], own[1], biases ? own[2] : Tensor(), biases ? own[3] : Tensor(),
           projections ? own[2 + biases] : Tensor()};
 }
@@ -145,7 +152,7 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
   for (int k = 0; k < states_; ++k)
     state[k] = initial_states(k, initial[static_cast<std::size_t>(k)], x, batched);
 
-  const std::vector<Tensor> all = parameters();
+  const std::vector<Tensor> all = all_weights();
   std::size_t at = 0;  // index of layer and direction
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
     std::vector<Tensor> outputs;
@@ -180,7 +187,7 @@ Tensor RNNBase::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool 
 }
 
 RNNBase::Result RNNBase::run_traced(const Tensor& input, const States& initial) {
-  std::vector<Tensor> inputs = parameters();
+  std::vector<Tensor> inputs = all_weights();
   inputs.insert(inputs.begin(), {input, initial[0], initial[1]});
   const std::vector<Tensor> results =
       tracing::op("rnn", std::span<const Tensor>(inputs),

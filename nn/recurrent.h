@@ -94,9 +94,10 @@ class RNNBase : public Module {
  private:
   std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
   Result run_traced(const Tensor& input, const States& initial);
+  /// The tensors of names_. parameters() leaves out those that weight_norm() computes, and repeats.
+  std::vector<Tensor> all_weights() const;
   /// The weights of the cell, as the steps take them.
-  RNNWeights weights(std::span<const Tensor> parameters, std::int64_t layer,
-                     std::int64_t direction) const;
+  RNNWeights weights(std::span<const Tensor> all, std::int64_t layer, std::int64_t direction) const;
   /// The k-th state (h, c) of each layer and direction.
   std::vector<Tensor> initial_states(int k, const Tensor& state, const Tensor& x,
                                      bool batched) const;
@@ -108,6 +109,7 @@ class RNNBase : public Module {
   int states_;
   std::int64_t input_size_, hidden_size_;
   RNNOptions options_;
+  std::vector<std::string> names_;  // of the weights, layer by layer
 };
 
 /// The states of an LSTM or an LSTMCell: a NamedTuple (core/named_tuple.h), like the results below.

@@ -8,7 +8,9 @@
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/nn/containers.h"
+#include "ferrite/nn/functional_call.h"
 #include "ferrite/nn/linear.h"
+#include "ferrite/nn/weight_norm.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/creation.h"
@@ -257,6 +259,39 @@ TEST_CASE("what an LSTM returns is taken apart as in PyTorch and in libtorch") {
   check_equal(std::get<1>(gru(x)), b);
   auto [g, h] = gru(x, b);
   CHECK(g.shape() == Shape{2, 5, 4});
+}
+
+TEST_CASE("recurrent layers take computed and repeated weights under their names") {
+  manual_seed(5);
+  const Tensor x = rand({5, 2, 3});
+  const auto check_computed = [&](auto layer, const std::string& name) {
+    CAPTURE(name);
+    const Tensor before = layer(x).output.detach();
+    nn::utils::weight_norm(layer, name);
+    check_close(layer(x).output, before, 1e-5, 1e-6);
+    layer(x).output.sum().backward();
+    CHECK(layer.get_parameter(name + "_v").grad().defined());
+    CHECK(layer.get_parameter(name + "_g").grad().defined());
+    check_close((*layer.clone())(x).output, before, 1e-5, 1e-6);
+    nn::utils::remove_weight_norm(layer, name);
+    check_close(layer(x).output, before, 1e-5, 1e-6);
+  };
+  const nn::RNNOptions options{.num_layers = 2, .bidirectional = true};
+  check_computed(nn::LSTM(3, 4, options), "weight_hh_l0");
+  check_computed(nn::LSTM(3, 4, options), "weight_ih_l1_reverse");
+  check_computed(nn::LSTM(3, 4, {.proj_size = 2}), "weight_hr_l0");
+  check_computed(nn::GRU(3, 3, options), "weight_hh_l0");
+  check_computed(nn::GRU(3, 3), "bias_hh_l0");
+  check_computed(nn::RNN(3, 3), "weight_ih_l0");
+
+  nn::RNN rnn(3, 4);
+  const Tensor bias = rand({4});
+  StateDict once, twice;
+  once.insert("bias_ih_l0", bias), once.insert("bias_hh_l0", bias.clone());
+  twice.insert("bias_ih_l0", bias), twice.insert("bias_hh_l0", bias);
+  const Tensor none;
+  check_equal(nn::functional_call(rnn, twice, x, none).output,
+              nn::functional_call(rnn, once, x, none).output);
 }
 
 TEST_CASE("LSTM and GRU under autocast") {
