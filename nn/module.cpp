@@ -314,7 +314,9 @@ Module& Module::get_submodule(std::string_view path) const {
   }
   if (module) return *module;
   std::vector<std::string> paths;
-  for (const auto& [name, m] : named_modules()) paths.push_back(name);
+  for (const auto& [name, m] : named_modules())
+    if (!name.empty()) paths.push_back(name);
+  if (paths.empty()) fail<IndexError>("module", "{} has no modules, asked for '{}'", name(), path);
   fail<IndexError>("module", "{} has no module '{}'; the closest is '{}'", name(), path,
                    closest_names(path, std::move(paths)).front());
 }
