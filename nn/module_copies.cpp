@@ -101,7 +101,12 @@ std::unique_ptr<Module> Module::clone() const {
   NoGradGuard guard;
   Memo copies;
   module->replace_tensors(deep_copy, copies);
-  module->apply(detail::compute_tensors);
+  // Computed tensors are copied, too: computing them may change buffers, as spectral norms do.
+  module->apply([](Module& m) {
+    for (const Entry& e : m.registry_)
+      if (e.kind == Kind::computed)
+        if (Tensor& t = m.tensor_of(e); t.defined()) t = deep_copy(t.detach());
+  });
   return module;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/conv.h"
 #include "ferrite/nn/init.h"
@@ -51,6 +52,16 @@ Tensor as_matrix(const Tensor& weight, int dim) {
 
 Tensor normalized(const Tensor& x, double eps) { return x / clamp(norm(x), eps); }
 
+bool is_transposed_conv(const Module& module) {
+  return dynamic_cast<const ConvTransposeNd<1>*>(&module) ||
+         dynamic_cast<const ConvTransposeNd<2>*>(&module) ||
+         dynamic_cast<const ConvTransposeNd<3>*>(&module);
+}
+
+/// Whether spectral norms that are computed in this thread leave their buffers as they are, as in
+/// eval() mode.
+thread_local bool without_iterations = false;
+
 }  // namespace
 
 void detail::weight_norm(Module& module, const std::string& name, std::optional<int> dim) {
@@ -78,8 +89,7 @@ void detail::spectral_norm(Module& module, const SpectralNormOptions& options) {
   FERRITE_CHECK(options.n_power_iterations > 0, ValueError, "spectral_norm",
                 "expected at least one power iteration, got {}", options.n_power_iterations);
   const int dim =
-      wrapped_dim(weight, "spectral_norm",
-                  options.dim.value_or(dynamic_cast<ConvTranspose2d*>(&module) != nullptr));
+      wrapped_dim(weight, "spectral_norm", options.dim.value_or(is_transposed_conv(module)));
   const std::string orig = name + "_orig", u = name + "_u", v = name + "_v";
   NoGradGuard guard;
   const Tensor matrix = as_matrix(weight, dim);
@@ -95,7 +105,8 @@ void detail::spectral_norm(Module& module, const SpectralNormOptions& options) {
     const Tensor w = m.get_parameter(orig);
     const Tensor rows = as_matrix(w, dim);
     Tensor left = m.get_buffer(u), right = m.get_buffer(v);
-    if (m.is_training()) {
+    // A checkpoint that runs the layer again must compute with the same weight.
+    if (m.is_training() && !without_iterations && !autograd::is_recomputing()) {
       NoGradGuard off_the_tape;
       for (int i = 0; i < options.n_power_iterations; ++i) {
         right.copy_(normalized(mv(rows.transpose(0, 1), left), options.eps));
@@ -108,7 +119,13 @@ void detail::spectral_norm(Module& module, const SpectralNormOptions& options) {
 }
 
 void remove_spectral_norm(Module& module, const std::string& name) {
-  module.stop_computing(name);
+  {
+    const struct Guard {
+      Guard() { without_iterations = true; }
+      ~Guard() { without_iterations = false; }
+    } guard;
+    module.stop_computing(name);
+  }
   for (const char* part : {"_orig", "_u", "_v"}) module.unregister_tensor(name + part);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/nn/functional_call.h"
 #include "ferrite/nn/layers.h"
@@ -202,8 +203,37 @@ TEST_CASE("spectral_norm divides by the largest singular value") {
   nn::utils::remove_spectral_norm(net);
   CHECK(net.state_dict().size() == 1);
 
-  auto transposed = nn::utils::spectral_norm(nn::ConvTranspose2d(2, 5, 3));
-  CHECK(transposed.get_buffer("weight_u").shape() == Shape{5});
+  const auto outputs = [](auto layer) {
+    return nn::utils::spectral_norm(std::move(layer)).get_buffer("weight_u").shape();
+  };
+  CHECK(outputs(nn::ConvTranspose1d(2, 5, 3)) == Shape{5});
+  CHECK(outputs(nn::ConvTranspose2d(2, 5, 3)) == Shape{5});
+  CHECK(outputs(nn::ConvTranspose3d(2, 5, 3)) == Shape{5});
+  CHECK(outputs(nn::Conv1d(2, 5, 3)) == Shape{5});
+}
+
+TEST_CASE("only calls in training advance the iteration of spectral_norm") {
+  manual_seed(3);
+  auto net = nn::utils::spectral_norm(nn::Linear(3, 4));
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.to_vector<float>() == b.to_vector<float>();
+  };
+  const auto clone = net.clone();
+  CHECK(same(clone->get_buffer("weight_u"), net.get_buffer("weight_u")));
+  CHECK(same(clone->weight, net.weight));
+  CHECK(!clone->weight.is_same(net.weight));
+  const Tensor x = rand({2, 3});
+  CHECK(same((*clone)(x), net(x)));
+
+  // A checkpoint runs the layer twice, with one weight.
+  autograd::checkpoint([&](const Tensor& t) { return net(t); }, x).sum().backward();
+  (*clone)(x).sum().backward();
+  CHECK(same(clone->get_buffer("weight_u"), net.get_buffer("weight_u")));
+  CHECK(same(clone->get_parameter("weight_orig").grad(), net.get_parameter("weight_orig").grad()));
+
+  const Tensor weight = net.weight.detach().clone();
+  nn::utils::remove_spectral_norm(net);  // still in training mode
+  check_close(net.weight, weight, 1e-6);
 }
 
 TEST_CASE("errors name the module in which they arose") {
