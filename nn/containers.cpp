@@ -69,10 +69,19 @@ ParameterDict& ParameterDict::insert(const std::string& name, Tensor parameter) 
   return *this;
 }
 
-bool ParameterDict::contains(std::string_view name) const {
-  return std::ranges::count(keys(), name) > 0;
+bool ParameterDict::contains(std::string_view name) const { return state_dict().contains(name); }
+
+// named_parameters() has a tensor of two names only once.
+std::vector<std::string> ParameterDict::keys() const {
+  std::vector<std::string> all;
+  for (const auto& [name, parameter] : state_dict()) all.push_back(name);
+  return all;
 }
 
-std::vector<std::string> ParameterDict::keys() const { return names(named_parameters()); }
+std::vector<NamedTensor> ParameterDict::items() const {
+  std::vector<NamedTensor> all;
+  for (const std::string& name : keys()) all.emplace_back(name, get_parameter(name));
+  return all;
+}
 
 }  // namespace ferrite::nn

@@ -230,10 +230,10 @@ class ParameterDict : public Cloneable<ParameterDict> {
   Tensor operator[](std::string_view name) const { return get_parameter(name); }
   bool contains(std::string_view name) const;
   /// The number of modules or parameters.
-  std::size_t size() const { return named_parameters().size(); }
+  std::size_t size() const { return keys().size(); }
   bool empty() const { return size() == 0; }
   std::vector<std::string> keys() const;
-  std::vector<NamedTensor> items() const { return named_parameters(); }
+  std::vector<NamedTensor> items() const;
   /// Removes the parameter of this name, and returns it.
   void pop(std::string_view name) { unregister_tensor(name); }
 };

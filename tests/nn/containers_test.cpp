@@ -213,4 +213,13 @@ TEST_CASE("ModuleDict, ParameterList and ParameterDict") {
   CHECK_THROWS_WITH_AS(named["c"], doctest::Contains("has no parameter 'c'"), IndexError);
   named.pop("a");
   CHECK(named.size() == 1);
+
+  const Tensor shared = ones({2});
+  nn::ParameterDict twice({{"a", shared}, {"b", shared}});
+  CHECK(twice.keys() == Names{"a", "b"});
+  CHECK(twice.size() == 2);
+  CHECK(twice.items()[1].second.is_same(shared));
+  CHECK(twice.parameters().size() == 1);
+  twice.insert("b", zeros({3}));
+  CHECK(twice["b"].shape() == Shape{3});
 }
