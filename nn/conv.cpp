@@ -21,7 +21,11 @@ Tensor make_weight(const char* layer, std::int64_t first, std::int64_t second, s
       ValueError, layer, "{} and {} channels must be positive multiples of {} groups", first,
       second, groups);
   Shape shape{first, second / groups};
-  for (const std::int64_t size : ops::sizes_of(kernel_size)) shape.push_back(size);
+  for (const std::int64_t size : ops::sizes_of(kernel_size)) {
+    FERRITE_CHECK(size > 0, ValueError, layer, "expected a kernel_size above 0, got {}",
+                  repr_sizes(kernel_size));
+    shape.push_back(size);
+  }
   return empty(shape);
 }
 
@@ -57,6 +61,9 @@ ConvNd<N>::ConvNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N>
                   const ConvOptions<N>& options)
     : weight(make_weight(kConv[N - 1], out_channels, in_channels, options.groups, kernel_size)),
       options_(options) {
+  FERRITE_CHECK(!options.padding.is_same || options.stride == SizeOf<N>(1), ValueError,
+                kConv[N - 1], "the padding \"same\" needs a stride of 1, got {}",
+                repr_sizes(options.stride));
   if (options.bias) bias = empty({out_channels});
   register_parameter("weight", weight);
   register_parameter("bias", bias);

@@ -84,6 +84,15 @@ TEST_CASE("linear layers and convolutions") {
       nn::ConvTranspose2d(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2}));
   check("embedding", nn::Embedding(6, 3, {.padding_idx = 2}));
   CHECK_THROWS_AS(nn::Conv2d(3, 4, 3, {.groups = 2}), ValueError);
+  // Refused by the constructor, also where the layer would pad by itself.
+  CHECK_THROWS_WITH_AS(nn::Conv2d(3, 4, 3, {.stride = 2, .padding = "same"}),
+                       doctest::Contains("needs a stride of 1, got (2, 2)"), ValueError);
+  CHECK_THROWS_AS(
+      nn::Conv1d(3, 4, 3, {.stride = 2, .padding = "same", .padding_mode = PadMode::reflect}),
+      ValueError);
+  CHECK_THROWS_WITH_AS(nn::Conv2d(3, 4, {3, 0}),
+                       doctest::Contains("a kernel_size above 0, got (3, 0)"), ValueError);
+  CHECK_THROWS_AS(nn::ConvTranspose1d(3, 4, -1), ValueError);
   CHECK_THROWS_AS(nn::Embedding(3, 4, {.padding_idx = 3}), ValueError);
 }
 
