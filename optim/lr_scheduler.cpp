@@ -268,7 +268,7 @@ void CompositeLR::set_rates() {
   if (begin && resets()) reset_to_initial_lr();
   for (const auto& s : members) {
     if (begin) s->last_epoch_ = -1;
-    if (begin && step_count_ == 1) s->step_count_ = 0;
+    if (begin && begins_anew()) s->step_count_ = 0;
     s->step();
   }
   note_rates();

@@ -45,6 +45,8 @@ struct LinearLROptions {
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "LinearLR";
+  /// Whether the rate at the start of a later epoch is what the run before left.
+  static constexpr bool kKeepsResumedRate = true;
   static LinearLROptions defaults() { return {}; }
   Fields fields() {
     return {{"start_factor", &start_factor, kPositiveUnit},
@@ -93,6 +95,8 @@ struct ExponentialLROptions {
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "ExponentialLR";
+  /// Whether the rate at the start of a later epoch is what the run before left.
+  static constexpr bool kKeepsResumedRate = true;
   Fields fields() { return {{"gamma", &gamma}}; }
   double multiplier(std::int64_t t) const { return std::pow(gamma, t); }
 };
@@ -105,6 +109,8 @@ struct PolynomialLROptions {
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "PolynomialLR";
+  /// Whether the rate at the start of a later epoch is what the run before left.
+  static constexpr bool kKeepsResumedRate = true;
   static PolynomialLROptions defaults() { return {}; }
   Fields fields() { return {{"total_iters", &total_iters, kPositive}, {"power", &power}}; }
   double multiplier(std::int64_t t) const { return std::pow(1 - progress(t, total_iters), power); }
@@ -118,8 +124,8 @@ struct CosineAnnealingLROptions {
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "CosineAnnealingLR";
-  /// Whether a loaded schedule continues from the base rates.
-  static constexpr bool kResumesFromBase = true;  // as PyTorch's, and only this one
+  /// Whether the rate at the start of a later epoch is what the run before left.
+  static constexpr bool kKeepsResumedRate = true;
   Fields fields() { return {{"T_max", &T_max, kPositive}, {"eta_min", &eta_min}}; }
   /// The smallest learning rate of a group.
   double floor() const { return eta_min; }
@@ -154,7 +160,7 @@ class LambdaLROf final : public LRScheduler {
 
  private:
   double next_lr(std::size_t group, double lr) const override {
-    if (kFromLast && last_epoch_ <= 0) return lr;
+    if (kFromLast && step_count_ == 1) return lr;
     return (kFromLast ? lr : base_lr(group)) * lambdas_[group](last_epoch_);
   }
   bool restarts_from_base() const override { return !kFromLast; }
@@ -163,7 +169,8 @@ class LambdaLROf final : public LRScheduler {
 };
 /// base_lr * lambda(t).
 using LambdaLR = LambdaLROf<false>;
-/// The rate of the epoch before times lambda(t), from epoch 1 on.
+/// The rate of the epoch before times lambda(t), from epoch 1 on; where a SequentialLR comes to it,
+/// from epoch 0 on, as in PyTorch.
 using MultiplicativeLR = LambdaLROf<true>;
 
 // ---- Restarts and cycles, whose steps are usually iterations
@@ -317,6 +324,8 @@ class CompositeLR : public LRScheduler {
   std::span<const std::shared_ptr<LRScheduler>> active() const override;
   /// Whether a member that begins starts from the initial rates.
   virtual bool resets() const { return active()[0]->restarts_from_base(); }
+  /// Whether a member that begins does so as a new scheduler.
+  virtual bool begins_anew() const { return step_count_ == 1; }
   /// Learning rates as they were at the start.
   void reset_to_initial_lr();
   /// Undoes the steps that members did on their own.
@@ -357,6 +366,7 @@ class WarmupLR final : public CompositeLR {
 
  private:
   bool resets() const override { return true; }  // the warm-up need not have ended at base_lr
+  bool begins_anew() const override { return true; }
   double next_lr(std::size_t group, double) const override;
   Fields fields() override;
 

@@ -168,8 +168,8 @@ class FormulaLR final : public LRScheduler {
       if constexpr (requires { o_.floor(); }) low = o_.floor();
       if constexpr (requires { o_.floor(group); }) low = o_.floor(group);
       if (t == 0) return rescaled(lr, low, base, 1, now);
-      if constexpr (requires { Options::kResumesFromBase; })
-        if (step_count_ == 1) return rescaled(base, low, base, 1, now);
+      if constexpr (requires { Options::kKeepsResumedRate; })
+        if (step_count_ == 1) return lr;
       const double before = o_.multiplier(t - 1);
       return kOwnSteps && before == 0 ? low : rescaled(lr, low, base, before, now);
     }

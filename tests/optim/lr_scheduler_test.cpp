@@ -403,7 +403,7 @@ TEST_CASE("warm-up, then another scheduler from its start") {
   }
 }
 
-TEST_CASE("rates set by hand count; last_epoch goes on behind an epoch") {
+TEST_CASE("rates set by hand count; last_epoch needs initial rates") {
   const auto sgd = two_groups();
   ExponentialLR scheduler(*sgd, {0.5});
   sgd->set_lr(1);
@@ -412,9 +412,52 @@ TEST_CASE("rates set by hand count; last_epoch goes on behind an epoch") {
   CHECK(scheduler.base_lrs() == std::vector<double>{0.1, 0.02});
   CHECK_THROWS_WITH_AS(ExponentialLR(*two_groups(), {.gamma = 0.5, .last_epoch = 3}),
                        doctest::Contains("no initial_lr"), ValueError);
-  CosineAnnealingLR cosine(*sgd, {.T_max = 10, .last_epoch = 4});
-  CHECK(cosine.last_epoch() == 5);
-  CHECK(sgd->lr(0) == doctest::Approx(0.05).epsilon(1e-14));  // 0.1 (1 + cos(pi / 2)) / 2
+}
+
+/// A scheduler that goes on after three steps, with the optimizer's state alone, has the rates of
+/// one that is not interrupted.
+template <class S, class Options>
+void check_resumed(const Options& options) {
+  const auto sgd = two_groups(), other = two_groups();
+  S whole(*sgd, options);
+  for (int i = 0; i < 3; ++i) whole.step();
+  other->load_state_dict(sgd->state_dict());
+  Options later = options;
+  later.last_epoch = 2;
+  S rest(*other, later);
+  CHECK(rest.last_epoch() == 3);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(other->lr(0) == doctest::Approx(sgd->lr(0)).epsilon(1e-13));
+    CHECK(other->lr(1) == doctest::Approx(sgd->lr(1)).epsilon(1e-13));
+    whole.step(), rest.step();
+  }
+}
+
+TEST_CASE("with last_epoch, the rate that the run before left is that of the next epoch") {
+  check_resumed<ExponentialLR>(ExponentialLROptions{0.9});
+  check_resumed<LinearLR>(LinearLROptions{0.2, 1, 6});
+  check_resumed<PolynomialLR>(PolynomialLROptions{6, 2});
+  check_resumed<CosineAnnealingLR>(CosineAnnealingLROptions{.T_max = 5, .eta_min = 0.01});
+  const auto sgd = two_groups();
+  sgd->set_initial_lr(0.1, 0), sgd->set_initial_lr(0.02, 1);
+  sgd->set_lr(0.03);
+  MultiplicativeLR scheduler(
+      *sgd, [](std::int64_t) { return 0.5; }, 4);
+  CHECK(sgd->lr() == 0.03);
+  scheduler.step();
+  CHECK(sgd->lr() == 0.015);
+}
+
+TEST_CASE("a MultiplicativeLR to which a SequentialLR comes multiplies at once, as PyTorch's") {
+  const auto sgd = two_groups();
+  const auto times = [&](double factor) {
+    return make<MultiplicativeLR>(*sgd, [factor](std::int64_t) { return factor; });
+  };
+  SequentialLR scheduler(*sgd, {times(0.7), times(0.9)}, {2});
+  for (const double factor : {1.0, 0.7, 0.63, 0.567}) {
+    CHECK(sgd->lr() == doctest::Approx(0.1 * factor).epsilon(1e-14));
+    scheduler.step();
+  }
 }
 
 TEST_CASE("momentum: the first of Adam's betas, what is refused") {
