@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/record.h"
+#include "ferrite/autograd/retained.h"
 #include "ferrite/autograd/saved.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
@@ -162,6 +163,7 @@ Edge gradient_edge(const Tensor& t) {
       meta->node = std::move(node);
       meta->output = 0;
       meta->base_rebases = base->rebases;
+      if (meta->retained) retain_gradient(*meta, *meta->node, 0);
     }
   }
   if (meta->node) return {.node = meta->node, .leaf = {}, .output = meta->output};
@@ -236,6 +238,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
     meta.node = std::move(node);
     meta.output = 0;
     ++meta.rebases;
+    if (meta.retained) retain_gradient(meta, *meta.node, 0);
     return;
   }
   // Its base requires no gradient any more (check_inplace): from here on the two share a history.
@@ -250,6 +253,7 @@ void detail::link_inplace(const Tensor& self, IntrusivePtr<Node> node) {
   base_meta.node = std::move(through);
   base_meta.output = 0;
   ++base_meta.rebases;
+  if (base_meta.retained) retain_gradient(base_meta, *base_meta.node, 0);
   // The view's own node is created again from the base when it is next needed (gradient_edge).
 }
 

@@ -3,8 +3,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
-#include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/elementwise.h"
+#include "ferrite/autograd/retained.h"
 
 namespace ferrite {
 
@@ -119,18 +118,7 @@ void Tensor::retain_grad() const {
   Meta& meta = require_meta(*this);
   const autograd::Edge edge = autograd::gradient_edge(*this);
   if (!edge.node || meta.retained) return;
-  meta.retained = std::make_shared<Meta::Retained>();
-  edge.node->add_observer(edge.output, [retained = meta.retained](const Tensor& grad) {
-    std::lock_guard lock(retained->mutex);
-    Tensor total = empty_like(grad);
-    const Stream stream = current_stream(grad.device());
-    if (retained->grad.defined())
-      kernels::binary(stream, kernels::BinaryOp::add, total, retained->grad, grad);
-    else
-      kernels::copy(stream, total, grad);
-    retained->grad = total;
-    return Tensor();
-  });
+  autograd::retain_gradient(meta, *edge.node, edge.output);
 }
 
 TensorHook Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {

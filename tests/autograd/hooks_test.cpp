@@ -123,6 +123,52 @@ TEST_CASE("retain_grad keeps an inner gradient, as later hooks leave it") {
   CHECK_THROWS_AS(x.detach().retain_grad(), AutogradError);
 }
 
+TEST_CASE("retain_grad keeps the gradient of the tensor as it is after changes in place") {
+  const Tensor x = leaf({2, 5});
+  {
+    const Tensor h = x * 3;
+    h.retain_grad();
+    h.mul_(4);
+    sum(h * 7).backward();
+    CHECK(values(h.grad()) == Values{7, 7});
+    CHECK(values(x.grad()) == Values{84, 84});
+  }
+  {  // through a view, before and after a backward pass
+    const Tensor h = x * 3;
+    h.retain_grad();
+    sum(h).backward({}, true);
+    h[0].mul_(4);
+    sum(h * 7).backward();
+    CHECK(values(h.grad()) == Values{8, 8});
+  }
+  {  // of a view whose base changes
+    const Tensor h = x * 3, view = h.narrow(0, 1, 1);
+    view.retain_grad();
+    h.mul_(4);
+    sum(view * 7).backward();
+    CHECK(values(view.grad()) == Values{7});
+  }
+  {
+    const Tensor h = x * 3, view = h.narrow(0, 1, 1);
+    view.retain_grad();
+    view.mul_(4);
+    sum(h * 7).backward();
+    CHECK(!h.grad().defined());
+  }
+}
+
+TEST_CASE("retain_grad under create_graph keeps a gradient that can be differentiated") {
+  const Tensor x = leaf({2});
+  const Tensor h = x * 3;
+  h.retain_grad();
+  const Tensor y = sum(h * h * h);
+  y.backward({}, true, true);
+  CHECK(values(h.grad()) == Values{3 * 36});
+  y.backward({}, true, true);
+  CHECK(values(h.grad()) == Values{2 * 3 * 36});
+  CHECK(values(grad_of(sum(h.grad()), x)) == Values{2 * 6 * 6 * 3});
+}
+
 TEST_CASE("hooks run under grad() too, and no grad() is touched") {
   const Tensor x = leaf({2});
   x.register_hook([](const Tensor& g) { return g * 10; });
