@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/enclosed.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/autograd/retained.h"
 #include "ferrite/autograd/saved.h"
@@ -124,6 +125,9 @@ class ChangedThroughView final : public Node {
   Region region_;
 };
 
+/// See link_enclosed().
+bool is_enclosed(const Meta& meta) { return meta.unrecorded_view && meta.node; }
+
 /// Bases are created with dense strides; a view of any other layout cannot be scattered back into
 /// it.
 void require_scatterable(const Tensor& base, const char* op) {
@@ -208,6 +212,11 @@ void link_view(const Tensor& out, const Tensor& base) {
   meta.base_rebases = root_meta ? root_meta->rebases : 0;
 }
 
+void link_enclosed(const Tensor& out, const Tensor& base) {
+  link_view(out, base);
+  require_meta(out).unrecorded_view = true;
+}
+
 void check_inplace(const Tensor& self, const char* op) {
   FERRITE_CHECK(!geometry::overlaps_itself(self), ValueError, op,
                 "cannot change {} of strides {} in place: several of its elements share one memory "
@@ -225,6 +234,11 @@ void check_inplace(const Tensor& self, const char* op) {
                 "{} requires a gradient and is a leaf{}: it cannot be changed in place while "
                 "recording; use no_grad, or the form that returns a new tensor",
                 self.describe(), owner == meta ? "" : " (through a view)");
+  FERRITE_CHECK(!is_enclosed(*meta), AutogradError, op,
+                "{} is an input or a result of a module with backward hooks, or a view of one: a "
+                "change in place while recording would pass by the hooks; use the form that "
+                "returns a new tensor, clone() it first, or remove the hooks",
+                self.describe());
   FERRITE_CHECK(!meta->unrecorded_view || !meta->base.requires_grad(), AutogradError, op,
                 "{} is a view that was made under no_grad of a tensor that requires a gradient: "
                 "it cannot be changed in place while recording, which would be lost on the tape; "

@@ -1,10 +1,12 @@
 // Calls of modules through their hooks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "ferrite/autograd/checkpoint.h"
+#include "ferrite/autograd/enclosed.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/warning.h"
 #include "ferrite/nn/module.h"
@@ -80,10 +82,11 @@ ModuleHook add(const std::shared_ptr<Hooks>& hooks, Hooks::List<Hook> Hooks::*li
 // ---- Backward hooks
 
 struct BackwardHookNodes::Call {
-  void run(std::span<Tensor> grad_inputs) const {
+  void run(std::span<Tensor> grad_inputs) {
     FERRITE_CHECK(*module, AutogradError, "module",
                   "a module with backward hooks must live until backward; it was destroyed before");
     for (const auto& [id, hook] : hooks) hook(**module, grad_inputs, grad_outputs);
+    std::ranges::fill(grad_outputs, Tensor());  // another pass may not reach the outputs
   }
 
   const std::shared_ptr<Module*> module;
@@ -121,7 +124,7 @@ bool put_node_behind(std::span<Tensor> tensors, const char* name, F backward) {
                           return given;
                         });
   for (std::size_t i = 0; i < at.size(); ++i) {
-    autograd::link_view(to[i], from[i]);
+    autograd::link_enclosed(to[i], from[i]);
     tensors[at[i]] = to[i];
   }
   return true;
@@ -138,6 +141,7 @@ BackwardHookNodes::BackwardHookNodes(const Hooks& hooks, Module& module, std::sp
 
 void BackwardHookNodes::enclose(std::span<Tensor> outputs) const {
   if (!call_) return;
+  call_->grad_outputs.resize(outputs.size());
   put_node_behind(outputs, "module_outputs", [call = call_](std::span<Tensor> grads) {
     call->grad_outputs.assign(grads.begin(), grads.end());
     if (call->encloses_inputs) return;  // the hooks run when the inputs' gradients are known

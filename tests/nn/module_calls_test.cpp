@@ -100,6 +100,51 @@ TEST_CASE("a full backward hook sees the gradients of inputs and outputs, and ma
   }
 }
 
+TEST_CASE("what backward hooks enclose is not changed in place") {
+  const auto see = [](nn::Module& module) {
+    module.register_full_backward_hook([](nn::Module&, Grads, ConstGrads) {});
+  };
+  const Tensor x = rand({3, 2}).set_requires_grad();
+  const auto message = doctest::Contains("a module with backward hooks");
+  nn::Sequential net(nn::Linear(2, 2), nn::ReLU({.inplace = true}));
+  see(net[0]);
+  CHECK_THROWS_WITH_AS(net(x), message, AutogradError);
+  CHECK_THROWS_WITH_AS(net[0](x)[0].mul_(2), message, AutogradError);  // a view of a result
+  nn::Sequential other(nn::Linear(2, 2), nn::ReLU({.inplace = true}));
+  see(other[1]);  // whose forward() changes its input
+  CHECK_THROWS_WITH_AS(other(x), message, AutogradError);
+  NoGradGuard guard;
+  CHECK(net(x).shape() == Shape{3, 2});
+  CHECK(other(x).shape() == Shape{3, 2});
+}
+
+TEST_CASE("a backward hook has a place for each result, also if no gradient reaches any") {
+  /// Its input may reach the loss by another way than its result.
+  class Aside : public nn::Cloneable<Aside> {
+   public:
+    Tensor forward(const Tensor& x) override {
+      aside = x * 2;
+      return x * 3;
+    }
+    Tensor aside;
+  };
+  Aside net;
+  std::vector<std::size_t> outputs;
+  bool reached = true;
+  net.register_full_backward_hook([&](nn::Module&, Grads, ConstGrads grads) {
+    outputs.push_back(grads.size());
+    reached = grads[0].defined();
+  });
+  const Tensor y = net(full({2}, 1).set_requires_grad()).sum(), aside = net.aside.sum();
+  aside.backward({}, true);
+  CHECK(!reached);
+  y.backward({}, true);
+  CHECK(reached);
+  aside.backward();  // not with the gradients of the pass before
+  CHECK(!reached);
+  CHECK(outputs == std::vector<std::size_t>{1, 1, 1});
+}
+
 TEST_CASE("functional_call computes with other tensors, which get the gradients") {
   nn::Sequential net(nn::Linear(2, 2), nn::ReLU(), nn::Linear(2, 1));
   const Tensor weight = full({1, 2}, 2).set_requires_grad();
