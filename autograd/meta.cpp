@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/enclosed.h"
 #include "ferrite/autograd/record.h"
@@ -9,6 +11,8 @@
 #include "ferrite/autograd/saved.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
+#include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/reduce.h"
 
 namespace ferrite::autograd {
 
@@ -52,6 +56,36 @@ void copy(const Tensor& to, const Tensor& from) {
 
 void zero(const Tensor& t) { kernels::fill(current_stream(t.device()), t, 0); }
 
+/// The sums of `t` over the dimensions in which `kept` has size 1.
+Tensor sum_repeated(const Tensor& t, const Shape& kept) {
+  const bool narrow = itemsize(t.dtype()) == 2;
+  const Tensor sums = empty(kept, {.dtype = narrow ? kFloat32 : t.dtype(), .device = t.device()});
+  kernels::reduce(current_stream(t.device()), kernels::ReduceOp::sum, sums, t);
+  if (!narrow) return sums;
+  const Tensor rounded = empty(kept, {.dtype = t.dtype(), .device = t.device()});
+  copy(rounded, sums);
+  return rounded;
+}
+
+/// Adds real numbers to a view of which several elements may share memory, as in an expanded tensor
+/// or in windows.
+void add_overlapping(const Tensor& to, const Tensor& part) {
+  Shape kept = to.shape();
+  int shortest = -1;  // of the dimensions with several elements
+  for (int d = 0; d < to.dim(); ++d) {
+    if (to.strides()[d] == 0) kept[d] = std::min<std::int64_t>(kept[d], 1);
+    if (kept[d] > 1 && (shortest < 0 || kept[d] < kept[shortest])) shortest = d;
+  }
+  if (!(kept == to.shape()))
+    return add_overlapping(as_strided(to, kept, to.strides(), to.storage_offset()),
+                           sum_repeated(part, kept));
+  if (!geometry::overlaps_itself(to))
+    return kernels::binary(current_stream(to.device()), kernels::BinaryOp::add, to, to, part);
+  for (std::int64_t i = 0; i < kept[shortest]; ++i)
+    add_overlapping(geometry::apply(to, geometry::select(to, shortest, i)),
+                    geometry::apply(part, geometry::select(part, shortest, i)));
+}
+
 Tensor spread(const Tensor& part, const Region& region);
 
 /// A copy of the part of `whole` that the view covers.
@@ -69,11 +103,18 @@ Tensor cut(const Tensor& whole, const Region& region) {
   return out;
 }
 
-/// Zeros, with `part` in place of the view.
+/// Zeros, with `part` in place of the view. Where elements of the view share memory, all of theirs
+/// add up.
 Tensor spread(const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   zero(out);
-  copy(region.of(out), region.parts(part));
+  const Tensor to = region.of(out), from = region.parts(part);
+  if (!geometry::overlaps_itself(to))
+    copy(to, from);
+  else if (is_complex(to.dtype()))
+    add_overlapping(geometry::as_real(to), geometry::as_real(from));
+  else
+    add_overlapping(to, from);
   if (recording(part))
     record(out, "view_backward", {part},
            [region](const Tensor& grad, Needs) { return cut(grad, region); });

@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/tests/autograd/util.h"
 
@@ -90,6 +91,40 @@ TEST_CASE("a view made before its base was changed follows it") {
   base.mul_(x);  // base = 2 x^2
   sum(view).backward();
   CHECK(values(x.grad()) == Values{0, 8, 12});
+}
+
+TEST_CASE("views of which elements share memory, of a base that is changed afterwards") {
+  for (const DType dtype : {kFloat64, kFloat32, kBFloat16}) {
+    CAPTURE(dtype);
+    const Tensor x = leaf({1, 2, 3, 4}).detach().to(dtype).set_requires_grad();
+    const Tensor base = x * 1;
+    const Tensor expanded = base.expand({3, 4}), windows = base.unfold(0, 3, 1);
+    base.mul_(2);
+    SUBCASE("expand") {
+      sum(expanded).backward();
+      CHECK(x.grad().to(kFloat64).to_vector<double>() == Values{6, 6, 6, 6});
+    }
+    SUBCASE("unfold") {
+      sum(windows).backward();
+      CHECK(x.grad().to(kFloat64).to_vector<double>() == Values{2, 4, 4, 2});
+    }
+    SUBCASE("both") {
+      sum(windows.expand({2, 2, 3})).backward();
+      CHECK(x.grad().to(kFloat64).to_vector<double>() == Values{4, 8, 8, 4});
+    }
+    x.set_grad({});
+  }
+  const Tensor x = leaf({1, 2});
+  const Tensor base = x * 1, expanded = base.expand({3, 2});
+  base.mul_(x);
+  const Tensor slope = grad_of(sum(expanded * expanded), x, true);  // 3 x^4
+  CHECK(values(slope) == Values{12, 96});
+  CHECK(values(grad_of(sum(slope), x)) == Values{36, 144});
+  const Tensor z = view_as_complex(leaf({1, 2, 3, 4}).detach().view({2, 2})).set_requires_grad();
+  const Tensor numbers = z * 1, repeated = numbers.expand({3, 2});
+  numbers.mul_(2);
+  sum(view_as_real(repeated)).backward();
+  CHECK(values(view_as_real(z.grad()).flatten()) == Values{6, 6, 6, 6});
 }
 
 TEST_CASE("overlapping views, changed in turn") {
