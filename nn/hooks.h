@@ -31,7 +31,9 @@ using ForwardHook =
 
 /// Runs in backward, once per call of the module, when the gradients of its outputs and inputs are
 /// known; it may put others in the places of those of the inputs. There is one gradient for each
-/// tensor among the inputs and in the result; it is undefined where none was needed.
+/// tensor among the inputs and in the result; it is undefined where none was needed. Neither these
+/// tensors nor views of them can be changed in place while recording (AutogradError), as by ReLU
+/// with `.inplace`.
 using BackwardHook = std::function<void(Module& module, std::span<Tensor> grad_inputs,
                                         std::span<const Tensor> grad_outputs)>;
 
