@@ -64,6 +64,8 @@ const Bug kBugs[] = {
     {"runtime_call_in_kernel", "inside a kernel", "inside a kernel", "inside a kernel"},
     {"too_much_static_shared_memory", "more than a block", "more than a block",
      "more than a block"},
+    {"static_beside_too_much_dynamic_shared_memory", "without cudaFuncSetAttribute",
+     "without cudaFuncSetAttribute", "without cudaFuncSetAttribute"},
     // warps.cu
     {"warp_reverse_without_syncwarp", kResult, kResult, "RACE"},
     {"shuffle_names_returned_lanes", "returned", "returned", "returned"},
@@ -97,6 +99,7 @@ const char* const kRight[] = {
     "product",
     "barrier_without_returned_threads",
     "barriers_that_vote",
+    "static_beside_much_dynamic_shared_memory",
     "warp_reverse",
     "warp_operations",
     "halves",

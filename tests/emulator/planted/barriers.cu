@@ -87,6 +87,10 @@ __global__ void much_shared_memory(float* x) {
   EMULATOR_SHARED(tile, float[13'000]);
   x[0] = tile[0] = 1;
 }
+__global__ void static_beside_dynamic(float* x) {
+  EMULATOR_SHARED(tile, float[256]);
+  x[0] = tile[0] = 1;
+}
 
 template <Bug bug>
 bool run_tree() {
@@ -162,4 +166,16 @@ PLANTED(too_much_static_shared_memory) {
   const Array<float> x(1);
   launch({1, 1}, "much_shared_memory", much_shared_memory, x.get());
   return true;
+}
+PLANTED(static_beside_too_much_dynamic_shared_memory) {
+  const Array<float> x(1);
+  launch({1, 1, 48 << 10}, "static_beside_dynamic", static_beside_dynamic, x.get());
+  return true;
+}
+PLANTED(static_beside_much_dynamic_shared_memory) {  // correct
+  const Array<float> x(1);
+  check(cudaFuncSetAttribute(static_beside_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             48 << 10));
+  launch({1, 1, 48 << 10}, "static_beside_dynamic", static_beside_dynamic, x.get());
+  return x.value() == 1;
 }

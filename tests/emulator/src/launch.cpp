@@ -22,6 +22,7 @@ constexpr unsigned kMaxThreads = 1024;
 struct FunctionAttributes {
   int max_dynamic_shared = static_cast<int>(kStaticSharedLimit);
   int carveout = -1;
+  bool more_shared = false;  // max_dynamic_shared was set
 };
 std::unordered_map<const void*, FunctionAttributes>& functions =
     *new std::unordered_map<const void*, FunctionAttributes>;
@@ -75,6 +76,11 @@ void run_kernel(const Launch& launch, int device, void (*run)(const void*), cons
 
 }  // namespace
 
+std::size_t shared_limit(const void* function) {
+  const auto it = functions.find(function);
+  return it != functions.end() && it->second.more_shared ? kSharedLimit : kStaticSharedLimit;
+}
+
 cudaError_t submit(const Launch& launch, cudaStream_t handle, const BoundKernel& kernel) {
   return api("cudaLaunchKernel", [&](HeldLock&) {
     const StreamPtr stream = resolve(handle);
@@ -115,6 +121,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
       if (value < 0 || static_cast<std::size_t>(value) > kSharedLimit) return cudaErrorInvalidValue;
       functions[function].max_dynamic_shared = value;
+      functions[function].more_shared = true;
       return cudaSuccess;
     }
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {

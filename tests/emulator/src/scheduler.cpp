@@ -190,7 +190,7 @@ cudaError_t run_grid(const Launch& launch, int device, void (*run)(const void*),
   ++counts.launches;
   gridDim = launch.grid;
   blockDim = launch.block;
-  begin_shared_launch(launch.shared_bytes);
+  begin_shared_launch(launch.shared_bytes, shared_limit(launch.function));
   block.configure(launch.block, run, self);
   const std::uint64_t blocks =
       static_cast<std::uint64_t>(launch.grid.x) * launch.grid.y * launch.grid.z;

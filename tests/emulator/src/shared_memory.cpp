@@ -24,6 +24,7 @@ int array_count = 0;
 std::size_t used = 0;         // of the arena, including red zones
 std::size_t array_bytes = 0;  // without red zones
 std::size_t dynamic_size = 0;
+std::size_t limit_of_launch = 0;
 void* dynamic_start = nullptr;
 
 void* take(std::size_t bytes, std::size_t alignment) {
@@ -48,8 +49,9 @@ void* take(std::size_t bytes, std::size_t alignment) {
 alignas(4096) unsigned char shared_arena[kSharedArenaBytes];
 unsigned long long launch_serial = 0;
 
-void begin_shared_launch(std::size_t dynamic_bytes) {
+void begin_shared_launch(std::size_t dynamic_bytes, std::size_t limit) {
   ++launch_serial;
+  limit_of_launch = limit;
   array_count = 0;
   used = array_bytes = 0;
   dynamic_size = dynamic_bytes;
@@ -110,11 +112,14 @@ std::size_t dynamic_shared_bytes() { return dynamic_size; }
 
 void* static_shared(std::size_t bytes, std::size_t alignment) {
   void* const array = take(bytes, alignment);
-  if (!array || array_bytes - dynamic_size > kStaticSharedLimit || array_bytes > kSharedLimit)
+  if (!array || array_bytes - dynamic_size > kStaticSharedLimit || array_bytes > limit_of_launch)
     fatal(running_launch()->file, running_launch()->line,
           "the kernel has %zu bytes of static and %zu of dynamic shared memory, more than a block "
-          "can have",
-          array_bytes - dynamic_size, dynamic_size);
+          "can have%s",
+          array_bytes - dynamic_size, dynamic_size,
+          limit_of_launch < kSharedLimit
+              ? " without cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize)"
+              : "");
   return array;
 }
 

@@ -12,7 +12,12 @@ namespace emulator {
 constexpr std::size_t kStaticSharedLimit = 48 << 10;
 constexpr std::size_t kSharedLimit = 227 << 10;
 
-void begin_shared_launch(std::size_t dynamic_bytes);
+/// How much static and dynamic shared memory a block of a kernel may have in all: more than the
+/// default where cudaFuncSetAttribute has asked for it. With the lock held.
+std::size_t shared_limit(const void* function);
+
+/// Static and dynamic shared memory have `limit` bytes in all.
+void begin_shared_launch(std::size_t dynamic_bytes, std::size_t limit);
 void begin_shared_block();
 void end_shared_block();  // checks the red zones
 
