@@ -23,6 +23,8 @@ void drain(int device);
 
 /// The index that Device("cuda") refers to in this thread.
 int current_device();
+/// Makes it refer to `device` again; like the end of a scope, so that it makes no context there.
+void restore_device(int device) noexcept;
 
 Allocator& allocator(int device);
 /// Page-locked host memory; DeviceError if there is no CUDA device.

@@ -1,8 +1,7 @@
 #include "ferrite/core/cuda_control.h"
 
-#include <exception>
-
 #include "ferrite/core/allocator.h"
+#include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/core/stream.h"
 
@@ -64,12 +63,7 @@ DeviceScope::DeviceScope(int device) {
 }
 
 DeviceScope::~DeviceScope() {
-  if (previous_ < 0) return;
-  try {
-    set_device(previous_);
-  } catch (const std::exception&) {
-    // The device existed when the guard was made, and a destructor cannot throw.
-  }
+  if (previous_ >= 0) ferrite::detail::cuda::restore_device(previous_);
 }
 
 }  // namespace cuda

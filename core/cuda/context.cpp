@@ -122,6 +122,24 @@ struct PendingDevice {
 };
 thread_local PendingDevice pending;
 
+/// Whether the process has a context on `device`, which may be of code that does not know Ferrite;
+/// false if the driver does not say. The runtime has no such function.
+bool has_context(int device) {
+  using GetState = int (*)(int device, unsigned* flags, int* active);
+  static const GetState state = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    constexpr unsigned kVersion = 7000;  // of CUDA, which introduced it
+    if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, kVersion,
+                                         cudaEnableDefault, &found) != cudaSuccess)
+      cudaGetLastError();
+    return found == cudaDriverEntryPointSuccess ? reinterpret_cast<GetState>(function) : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return state && state(device, &flags, &active) == 0 && active != 0;
+}
+
 }  // namespace
 
 int intended_device() {
@@ -134,6 +152,11 @@ int set_device(int device) {
   int now = 0;
   FERRITE_CUDA_CHECK(cudaGetDevice(&now));
   const int intended = pending.device >= 0 && pending.instead == now ? pending.device : now;
+  // The program's own calls may have used the device that is left here; they go on there then.
+  if (now != device)
+    if (auto& left = used[static_cast<std::size_t>(now)];
+        !left.load(std::memory_order_relaxed) && has_context(now))
+      left.store(true, std::memory_order_relaxed);
   // Even if it is already current: a thread starts on device 0 without having used it.
   auto& known = used[static_cast<std::size_t>(device)];
   if (now != device || !known.load(std::memory_order_relaxed)) {

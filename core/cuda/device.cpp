@@ -171,3 +171,6 @@ void detail::pop_range() { nvtxRangePop(); }
 }  // namespace ferrite::cuda
 
 int ferrite::detail::cuda::current_device() { return ferrite::cuda::current_device(); }
+void ferrite::detail::cuda::restore_device(int device) noexcept {
+  ferrite::cuda::detail::restore_device(device);
+}

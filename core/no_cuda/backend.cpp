@@ -20,6 +20,7 @@ void synchronize(int) { fail_absent("synchronize"); }
 void drain(int) { fail_absent("synchronize"); }
 void throw_late_errors(StreamImpl&) {}
 int current_device() { fail_absent("device"); }
+void restore_device(int) noexcept {}
 Allocator& allocator(int) { fail_absent("allocator"); }
 Allocator& pinned_allocator() { fail_absent("pin_memory"); }
 void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&, std::size_t) {

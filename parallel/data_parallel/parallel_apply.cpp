@@ -12,7 +12,7 @@
 #include "ferrite/autograd/autocast.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/saved.h"
-#include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_control.h"
 #include "ferrite/core/late_errors.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/stream.h"
@@ -126,27 +126,6 @@ IdleThreads& idle_threads() {
   return instance;
 }
 
-/// Sets the meaning of Device("cuda") for the scope of the object.
-class CurrentCudaDevice {
- public:
-  explicit CurrentCudaDevice(const Device& device) {
-    if (!device.is_cuda()) return;
-    before_ = cuda::current_device();
-    cuda::set_device(device.index());
-  }
-  ~CurrentCudaDevice() {
-    try {
-      if (before_ >= 0) cuda::set_device(before_);
-    } catch (const Error&) {  // the device is lost
-    }
-  }
-  CurrentCudaDevice(const CurrentCudaDevice&) = delete;
-  CurrentCudaDevice& operator=(const CurrentCudaDevice&) = delete;
-
- private:
-  int before_ = -1;
-};
-
 /// The state that a thread passes on to its worker threads.
 class ThreadState {
  public:
@@ -240,7 +219,7 @@ void parallel_for_devices(std::span<const Device> devices,
   const bool host_is_default = get_default_device().is_host();
   const auto call = [&](std::size_t i) {
     try {
-      const CurrentCudaDevice current(devices[i]);
+      const cuda::DeviceScope current(devices[i]);
       const DefaultDeviceScope default_device(host_is_default ? Device() : devices[i]);
       f(i);
     } catch (...) {

@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "ferrite/core/cuda.h"
+#include "ferrite/core/cuda_control.h"
 #include "ferrite/core/device.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/tests/core/test_util.h"
@@ -23,6 +24,21 @@ TEST_CASE("without a device there is a reason, and naming one is an error") {
   CHECK_THROWS_AS(cuda::set_device(0), DeviceError);
   CHECK_THROWS_AS(pinned_allocator(), DeviceError);
   CHECK_THROWS_AS(empty({2}, {.pinned = true}), DeviceError);
+}
+
+TEST_CASE("scopes make no context on a device that nothing has used") {
+  REQUIRE_EMULATOR();
+  REQUIRE_CUDA(2);
+  if (has_context(0)) return;  // of another file's tests
+  std::thread([] {
+    {
+      const cuda::DeviceScope scope(1);
+      CHECK(empty({8}, {.device = "cuda"}).device() == Device("cuda:1"));
+    }
+    CHECK(cuda::current_device() == 0);
+    CHECK_FALSE(has_context(0));
+    CHECK(has_context(1));
+  }).join();
 }
 
 TEST_CASE("properties and versions") {
@@ -82,6 +98,20 @@ TEST_CASE("work on one device leaves another one current") {
     CHECK(cuda::current_device() == 2);
     touch("cuda:0");
     CHECK(cuda::current_device() == 2);
+  }).join();
+}
+
+TEST_CASE("calls of the program's own go on on the device that they have used") {
+  REQUIRE_CUDA(4);
+  // Ferrite itself has not used cuda:3.
+  std::thread([] {
+    set_runtime_device(3);
+    const Tensor t = empty({8}, {.device = "cuda:1"});
+    CHECK(runtime_device() == 3);
+    fill_bytes(current_stream(t.device()), t.data_ptr(), 0, t.nbytes());
+    CHECK(t.to_vector<float>() == std::vector<float>(8, 0.0f));
+    CHECK(runtime_device() == 3);
+    CHECK(cuda::current_device() == 3);
   }).join();
 }
 

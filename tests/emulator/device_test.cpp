@@ -123,6 +123,35 @@ TEST_CASE("a trapped kernel leaves its error on the device until it is reset") {
   OK(cudaDeviceSynchronize());
 }
 
+TEST_CASE("a device has a context once a call works there") {
+  using GetState = int (*)(int, unsigned*, int*);
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  OK(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 12000,
+                                      cudaEnableDefault, &found));
+  REQUIRE(found == cudaDriverEntryPointSuccess);
+  const auto active_on = [&](int device) {
+    unsigned flags = 0;
+    int active = -1;
+    CHECK(reinterpret_cast<GetState>(function)(device, &flags, &active) == 0);
+    CHECK((active != 0) == emulator::has_context(device));
+    return active != 0;
+  };
+  OK(cudaSetDevice(3));
+  OK(cudaDeviceReset());
+  CHECK_FALSE(active_on(3));
+  void* x = nullptr;
+  OK(cudaMalloc(&x, 4));
+  CHECK(active_on(3));
+  OK(cudaDeviceReset());
+  OK(cudaSetDevice(3));
+  CHECK(active_on(3));
+  OK(cudaDeviceReset());
+  OK(cudaSetDevice(0));
+  OK(cudaGetDriverEntryPointByVersion("cuMemAlloc", &function, 12000, cudaEnableDefault, &found));
+  CHECK(found == cudaDriverEntryPointSymbolNotFound);
+}
+
 TEST_CASE("any call can be made to fail") {
   emulator::fail_next("cudaMalloc", cudaErrorMemoryAllocation, 1);
   int* x = nullptr;

@@ -29,6 +29,10 @@ cudaError_t error_of(Failure failure) {
       return cudaErrorMemoryAllocation;
     case Failure::illegal_address:
       return cudaErrorIllegalAddress;
+    case Failure::contained:
+      return static_cast<cudaError_t>(226);  // cudaErrorContained
+    case Failure::not_ready:
+      return cudaErrorSystemNotReady;
     case Failure::not_supported:
       break;
   }
@@ -121,6 +125,8 @@ ShuffledThreads::~ShuffledThreads() {
   emulator::set_order(static_cast<emulator::Order>(order_before_), seed_before_);
 }
 
+bool has_context(int device) { return emulator::has_context(device); }
+
 void fail_next_call(const char* name, Failure failure) {
   emulator::fail_next(name, error_of(failure));
 }
@@ -157,6 +163,7 @@ ShuffledThreads::ShuffledThreads(std::uint64_t seed) { seed_before_ = seed; }
 ShuffledThreads::~ShuffledThreads() { order_before_ = 0; }
 void fail_next_call(const char*, Failure) {}
 HostWaits host_waits() { return {}; }
+bool has_context(int) { return false; }
 bool has_nccl_processes() { return true; }
 void plant_nccl_error(int) {}
 int live_nccl_communicators() { return 0; }
@@ -170,6 +177,13 @@ void check_failed_call(Failure failure) {
   const auto launch_rocket = [&] { return error_of(failure); };
   FERRITE_CUDA_CHECK(launch_rocket());
 }
+
+int runtime_device() {
+  int device = -1;
+  FERRITE_CUDA_CHECK(cudaGetDevice(&device));
+  return device;
+}
+void set_runtime_device(int device) { FERRITE_CUDA_CHECK(cudaSetDevice(device)); }
 
 void* native_handle(const Stream& stream) { return cuda::native_stream(stream); }
 
@@ -224,6 +238,8 @@ namespace {
 }  // namespace
 
 void check_failed_call(Failure) { fail_absent(); }
+int runtime_device() { fail_absent(); }
+void set_runtime_device(int) { fail_absent(); }
 void* native_handle(const Stream&) { fail_absent(); }
 void enqueue_report(const Stream&, const cuda::DeviceReport&) { fail_absent(); }
 void fill_bytes(const Stream&, void*, int, std::size_t) { fail_absent(); }

@@ -72,11 +72,17 @@ class ShuffledThreads {
   std::uint64_t seed_before_ = 0;
 };
 
-enum class Failure { out_of_memory, illegal_address, not_supported };
+enum class Failure { out_of_memory, illegal_address, contained, not_ready, not_supported };
 /// The next call of the emulated runtime function `name` fails.
 void fail_next_call(const char* name, Failure failure);
 /// The action of FERRITE_CUDA_CHECK for a call that fails this way.
 void check_failed_call(Failure failure);
+
+/// The device on which the runtime's own calls in this thread work, and its change.
+int runtime_device();
+void set_runtime_device(int device);
+/// Whether the process has made a context on an emulated device; false on a GPU.
+bool has_context(int device);
 
 /// Number of calls of the emulated runtime so far by which the host waits, or may wait
 /// (emulator.h); all 0 on a GPU.

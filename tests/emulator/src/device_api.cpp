@@ -18,6 +18,15 @@ bool peers[kMaxDevices][kMaxDevices] = {};
 
 bool is_device(int device) { return device >= 0 && device < current_settings.devices; }
 
+/// The driver's cuDevicePrimaryCtxGetState.
+int primary_context_state(int device, unsigned* flags, int* active) {
+  constexpr int kInvalidDevice = 101;
+  if (!is_device(device)) return kInvalidDevice;
+  *flags = 0;
+  *active = has_context(device);
+  return 0;
+}
+
 int attribute_of(int device, cudaDeviceAttr attribute) {
   cudaDeviceProp p;
   cudaGetDeviceProperties(&p, device);
@@ -127,6 +136,16 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDevice(int* device) {
   if (!device) return remember(cudaErrorInvalidValue);
   *device = current_device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* status) {
+  if (!symbol || !function) return remember(cudaErrorInvalidValue);
+  const bool known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
+  *function = known ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
+  if (status) *status = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 
@@ -250,6 +269,7 @@ cudaError_t cudaDeviceReset() {
   free_all_of(device);
   for (int d = 0; d < kMaxDevices; ++d) peers[device][d] = peers[d][device] = false;
   set_sticky_error(device, cudaSuccess);
+  drop_context(device);
   clear_error();
   return cudaSuccess;
 }

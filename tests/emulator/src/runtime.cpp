@@ -23,6 +23,7 @@ thread_local int device_now = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t sticky[kMaxDevices] = {};
+std::atomic<bool> contexts[kMaxDevices] = {};
 
 struct Failure {
   std::string name;
@@ -67,8 +68,14 @@ cudaError_t begin_call(const char* name) {
   if (running_here()) fatal(name, 0, "a runtime function called from inside a kernel");
   if (failures_wanted)
     if (const cudaError_t error = wanted_failure(name); error != cudaSuccess) return error;
+  contexts[device_now].store(true, std::memory_order_relaxed);
   return sticky[device_now];
 }
+
+bool has_context(int device) {
+  return device >= 0 && device < kMaxDevices && contexts[device].load(std::memory_order_relaxed);
+}
+void drop_context(int device) { contexts[device].store(false, std::memory_order_relaxed); }
 
 bool has_race_detector() { return kRaces; }
 

@@ -32,6 +32,9 @@ void set_current_device(int device);
 cudaError_t sticky_error(int device);
 void set_sticky_error(int device, cudaError_t error);
 
+/// See emulator::has_context(); cudaDeviceReset() drops it.
+void drop_context(int device);
+
 /// Stores `error` for cudaGetLastError of this thread, unless it is success; returns it.
 cudaError_t remember(cudaError_t error);
 cudaError_t last_error_of_thread();

@@ -52,6 +52,10 @@ bool libraries_compute();
 /// calls, fails with `error` and has no effect.
 void fail_next(const char* name, cudaError_t error, int skip = 0);
 
+/// Whether the process has made a context on `device`: by cudaSetDevice, or by a call that works
+/// there. On a GPU, it takes hundreds of megabytes.
+bool has_context(int device);
+
 /// From here on every call on `device` fails, as after a kernel that trapped, and work queued there
 /// never runs.
 void lose(int device);
