@@ -12,9 +12,13 @@ namespace ferrite::cuda {
 
 namespace {
 
+// Not named by all toolkits that the library builds with.
+constexpr int kErrorContained = 226;  // of peers over NVLink, or of the hardware
+constexpr int kErrorTensorMemoryLeak = 721;
+
 /// Whether this error makes the device unusable for the rest of the process.
 bool loses_context(cudaError_t status) {
-  switch (status) {
+  switch (static_cast<int>(status)) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorIllegalAddress:
@@ -27,6 +31,10 @@ bool loses_context(cudaError_t status) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorExternalDevice:
+    case kErrorContained:
+    case kErrorTensorMemoryLeak:
       return true;
     default:
       return false;
@@ -47,6 +55,9 @@ std::string_view advice(cudaError_t status) {
       return "the driver is older than the CUDA runtime of this build; update the driver";
     case cudaErrorInvalidDevice:
       return "no such device; see cuda::device_count()";
+    case cudaErrorSystemNotReady:
+      return "a service that the GPUs need does not run; with NVSwitch that is the NVIDIA Fabric "
+             "Manager, see systemctl status nvidia-fabricmanager";
     case cudaErrorDevicesUnavailable:
       return "the device is in use by another process that does not share it";
     case cudaErrorNoKernelImageForDevice:

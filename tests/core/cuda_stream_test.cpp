@@ -355,6 +355,12 @@ TEST_CASE("a failed call is a typed exception that names and explains it") {
       message_of<CudaError>([] { check_failed_call(Failure::illegal_address); });
   CHECK(lost.find("must be restarted") != std::string::npos);
   CHECK(lost.find("FERRITE_LAUNCH_BLOCKING=1") != std::string::npos);
+  CHECK(message_of<CudaError>([] {
+          check_failed_call(Failure::contained);
+        }).find("must be restarted") != std::string::npos);
+  CHECK(message_of<CudaError>([] {
+          check_failed_call(Failure::not_ready);
+        }).find("Fabric Manager") != std::string::npos);
   default_stream("cuda:0").synchronize();
 }
 
