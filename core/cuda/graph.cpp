@@ -32,7 +32,7 @@ class GraphGenerator {
       : generator_(generator),
         allocator_(allocator(stream.device())),
         base_(allocator_.allocate(sizeof(PhiloxState), stream)) {}
-  ~GraphGenerator() { allocator_.free(base_); }
+  ~GraphGenerator() { allocator_.free(base_, used_by_); }
   GraphGenerator(const GraphGenerator&) = delete;
   GraphGenerator& operator=(const GraphGenerator&) = delete;
 
@@ -52,7 +52,8 @@ class GraphGenerator {
 
   /// Reserves the random numbers of one replay, and queues the copy of the starting state on
   /// `stream`.
-  void begin_replay(const Stream& stream) const {
+  void begin_replay(const Stream& stream) {
+    if (std::ranges::find(used_by_, stream) == used_by_.end()) used_by_.push_back(stream);
     Allocator& pinned = pinned_allocator();
     const Allocator::Block staged = pinned.allocate(sizeof(PhiloxState), Stream());
     *static_cast<PhiloxState*>(staged.data) = generator_.reserve(blocks_);
@@ -65,6 +66,7 @@ class GraphGenerator {
   Generator& generator_;
   Allocator& allocator_;
   const Allocator::Block base_;
+  std::vector<Stream> used_by_;          // of replays
   std::uint64_t next_ = 0, blocks_ = 0;  // a replay takes blocks_, the furthest point reached
 };
 
@@ -140,6 +142,8 @@ struct Graph::Impl {
   std::vector<std::shared_ptr<const void>> kept;
   cudaGraphExec_t executable = nullptr;
   std::size_t nodes = 0;
+  std::optional<Stream> last;                  // of the last replay
+  std::shared_ptr<ferrite::detail::Mark> end;  // of that one, if there are generators
 };
 
 Graph::Graph(const Device& device, const Graph* share) {
@@ -217,9 +221,15 @@ void Graph::replay() {
   const DeviceGuard guard(impl_->device);
   const Stream stream = current_stream(impl_->device);
   const profiler::OpRange profiled("graph_replay");
+  // The driver orders the replays of a graph, but not what is written before one.
+  if (impl_->end && !(*impl_->last == stream)) stream.impl()->wait(impl_->end);
   for (const auto& generator : impl_->generators) generator->begin_replay(stream);
-  const profiler::detail::DeviceWork work(stream, "graph");
-  FERRITE_CUDA_CHECK(cudaGraphLaunch(impl_->executable, native_stream(stream)));
+  {
+    const profiler::detail::DeviceWork work(stream, "graph");
+    FERRITE_CUDA_CHECK(cudaGraphLaunch(impl_->executable, native_stream(stream)));
+  }
+  impl_->last = stream;
+  if (!impl_->generators.empty()) impl_->end = stream.impl()->record(ferrite::detail::Timing::none);
 }
 
 }  // namespace ferrite::cuda

@@ -289,6 +289,54 @@ TEST_CASE("a graph that draws: several generators, augmented images, checkpoints
   }
 }
 
+TEST_CASE("replays on several streams, and the end of a graph, leave running ones their numbers") {
+  REQUIRE_CUDA(1);
+  const Device device(kCuda);
+  const Stream streams[] = {Stream::create(device), Stream::create(device)};
+  const Tensor numbers = zeros({1000}, {.device = device});
+  std::vector<Tensor> drawn, expected;
+  {
+    cuda::Graph graph(device), keeps_pool(device, &graph);
+    const Tensor more = zeros({1000}, {.device = device});
+    graph.capture([&] { numbers.uniform_(); });
+    keeps_pool.capture([&] { more.add_(1); });
+    synchronize(device);
+    manual_seed(5);
+    for (int step = 0; step < 4; ++step) {
+      const StreamGuard use(streams[step % 2]);
+      if (step > 0) streams[step % 2].wait(streams[(step + 1) % 2]);  // for `numbers`
+      graph.replay();
+      drawn.push_back(numbers.clone());
+    }
+    streams[0].wait(streams[1]);
+    // At once, where nothing but the graph orders them.
+    for (const Stream& stream : streams) {
+      const StreamGuard use(stream);
+      graph.replay();
+    }
+    for (const Stream& stream : streams) current_stream(device).wait(stream);
+    drawn.push_back(numbers.clone());
+    streams[0].wait(current_stream(device));
+    {
+      const StreamGuard use(streams[0]);
+      graph.replay();
+    }
+    graph = std::move(keeps_pool);
+    // Where the state was, if that were free.
+    const Tensor other = zeros({8}, {.dtype = kUInt8, .device = device});
+  }
+  synchronize(device);
+  manual_seed(5);
+  for (int step = 0; step < 6; ++step) {
+    numbers.uniform_();
+    if (step != 4) expected.push_back(numbers.clone());
+  }
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const std::string text = compare(drawn[i], expected[i], 0);
+    CHECK_MESSAGE(text.empty(), i << ": " << text);
+  }
+}
+
 TEST_CASE("backward of what ran before the capture, but for random numbers that are drawn again") {
   REQUIRE_CUDA(1);
   const Device device(kCuda);
