@@ -15,6 +15,21 @@ constexpr std::size_t kPackedForNccl = std::size_t{1} << 20;
 
 using Kind = comm::CliqueCall::Kind;
 
+/// Whether NCCL adds numbers of this type: it has not all, and rounds 16-bit ones at each step.
+bool adds(DType dtype) {
+  switch (dtype) {
+    case kFloat32:
+    case kFloat64:
+    case kInt64:
+    case kInt32:
+    case kInt8:
+    case kUInt8:
+      return true;
+    default:
+      return false;
+  }
+}
+
 comm::CliqueCall call_of(Kind kind, DType dtype, std::size_t bytes) {
   return {kind, dtype, static_cast<std::int64_t>(bytes / itemsize(dtype)), {}, {}};
 }
@@ -91,7 +106,7 @@ std::vector<Tensor> NcclComm::reduce_add(std::span<const std::vector<Tensor>> pa
         bytes_reduced_ += static_cast<std::int64_t>(part.nbytes());
   const auto fits = [&](std::size_t i) {
     return parts.size() + from == devices().size() && parts.size() > 0 && like[i].defined() &&
-           like[i].dtype() != kFloat16 && like[i].dtype() != kBFloat16 &&
+           adds(like[i].dtype()) &&
            std::ranges::all_of(parts, [i](const auto& list) { return list[i].defined(); });
   };
   std::vector<std::size_t> by_nccl, by_copies;

@@ -129,7 +129,8 @@ inline void check_broadcast(parallel::dp::DeviceComm& comm) {
 inline void check_reduce_add(parallel::dp::DeviceComm& comm) {
   const std::vector<Device>& devices = comm.devices();
   const int lists = static_cast<int>(devices.size());
-  for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kUInt8})
+  for (const DType dtype :
+       {kFloat32, kFloat16, kBFloat16, kFloat64, kInt64, kInt32, kInt16, kInt8, kUInt8})
     for (const int first : {0, 1}) {
       if (first == lists) continue;
       CAPTURE(name(dtype));

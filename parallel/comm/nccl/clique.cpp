@@ -91,9 +91,15 @@ void NcclClique::group(const char* op, Clock::duration patience, const Request& 
   ncclResult_t bad = library_.group_start();
   if (is_bad(bad)) give_up(op, bad);
   bad = ncclSuccess;
-  for (std::size_t d = 0; d < devices_.size() && !is_bad(bad); ++d) {
-    const cuda::DeviceGuard guard(devices_[d]);
-    bad = request(d, members_[d]);
+  try {
+    for (std::size_t d = 0; d < devices_.size() && !is_bad(bad); ++d) {
+      const cuda::DeviceGuard guard(devices_[d]);
+      bad = request(d, members_[d]);
+    }
+  } catch (...) {
+    // A device is lost. In the open group this thread's later calls would only be noted.
+    library_.group_end();
+    throw;
   }
   const ncclResult_t end = library_.group_end();
   if (is_bad(bad)) give_up(op, bad);
@@ -144,6 +150,8 @@ void NcclClique::connect() {
 
 void NcclClique::run(const char* op, std::span<const comm::CliqueCall> calls,
                      std::span<const Stream> streams) {
+  std::vector<ncclDataType_t> types;
+  for (const comm::CliqueCall& call : calls) types.push_back(data_type(call.dtype));
   // If two cliques queued their calls on the devices in different orders, each would wait for the
   // other.
   static std::mutex one_at_a_time;
@@ -155,9 +163,10 @@ void NcclClique::run(const char* op, std::span<const comm::CliqueCall> calls,
     group(op, kHostPatience, [&](std::size_t d, ncclComm_t& member) {
       const cudaStream_t stream = cuda::native_stream(streams[d]);
       ncclResult_t result = ncclSuccess;
-      for (const comm::CliqueCall& call : calls) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        const comm::CliqueCall& call = calls[i];
         const auto count = static_cast<std::size_t>(call.count);
-        const ncclDataType_t type = data_type(call.dtype);
+        const ncclDataType_t type = types[i];
         if (call.kind == comm::CliqueCall::Kind::broadcast)
           result = library_.broadcast(call.in[d], call.out[d], count, type, 0, member, stream);
         else
