@@ -20,6 +20,7 @@
 #include "ferrite/examples/common/dataset.h"
 #include "ferrite/examples/common/folder.h"
 #include "ferrite/examples/common/lines.h"
+#include "ferrite/examples/common/ranks.h"
 #include "ferrite/examples/elastic/options.h"
 
 namespace {
@@ -184,7 +185,7 @@ int elastic(int argc, char** argv) {
   const auto options = examples::elastic::parse_options(argc, argv, exit_code);
   if (!options) return exit_code;
   Device device = examples::apply(*options);
-  if (device.is_cuda()) device = Device(DeviceType::cuda, parallel::get_local_rank());
+  if (device.is_cuda()) device = examples::device_of_rank("cuda");
   examples::make_writable_folder(options->checkpoint_dir, "--checkpoint-dir");
   parallel::init_process_group(device.is_cuda() ? "" : "gloo",
                                {.timeout = std::chrono::minutes(2), .device = device});

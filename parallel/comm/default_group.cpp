@@ -125,8 +125,6 @@ std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend,
       std::make_shared<PrefixStore>(fmt::format("group/{}/", kName), rendezvous->store());
   context.monitor = rendezvous->monitor();
   context.device = options.device;
-  if (chosen == "nccl" && !context.device)
-    context.device = Device(DeviceType::cuda, place.local_rank);
   std::shared_ptr<ProcessGroup> group =
       chosen == "nccl" ? make_nccl_group(context) : make_gloo_group(context);
   mine.rendezvous = std::move(rendezvous);

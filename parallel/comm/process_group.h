@@ -143,7 +143,8 @@ struct InitOptions {
   std::optional<int> rank = {}, world_size = {};
   /// The maximum time of an operation, including the wait for other ranks.
   Milliseconds timeout = std::chrono::minutes(10);
-  /// For nccl: the device of this rank; default: cuda:LOCAL_RANK.
+  /// For nccl: the device of this rank; default: the only one that the process sees, else
+  /// cuda:LOCAL_RANK.
   std::optional<Device> device = {};
 };
 

@@ -62,6 +62,25 @@ TEST_CASE("all collectives on NCCL between processes") {
     test::check_processes("nccl_collectives", ranks, process_options());
 }
 
+RANK_FUNCTION(nccl_sees_one_device) {
+  setenv("LOCAL_RANK", "3", 1);  // as srun --gpus-per-task=1 and the like start the fourth
+  REQUIRE(cuda::device_count() == 1);
+  const auto group = init_process_group("nccl", test::rank_init_options(60s));
+  CHECK(group->device() == Device("cuda:0"));
+  const Tensor t = ones({3}, {.device = *group->device()});
+  group->all_reduce(t).wait();
+  CHECK(t.to_vector<double>() == std::vector<double>(3, 1));
+  destroy_process_group();
+}
+
+TEST_CASE("a rank that sees one device uses it, whatever its local rank") {
+  if (!test::can_use_nccl()) return;
+  test::ProcessOptions options = process_options();
+  options.environment["CUDA_VISIBLE_DEVICES"] = "0";
+  options.environment["FERRITE_EMULATOR_DEVICES"] = "1";
+  test::check_processes("nccl_sees_one_device", 1, options);
+}
+
 RANK_FUNCTION(nccl_rank_is_killed) {
   const auto group = join_processes(5s);
   const Device device = device_of(*group);
