@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "ferrite/autograd/side_node.h"
+#include "ferrite/core/cuda_control.h"
 #include "ferrite/core/device.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/thread_name.h"
@@ -98,9 +99,10 @@ void Pass::stop(std::exception_ptr error) {
   for (auto& [device, queue] : queues_) queue->changed.notify_all();
 }
 
-void Pass::drain(Queue& queue) {
+void Pass::drain(const Device& of, Queue& queue) {
   const PassMode mode(*this, create_graph_);
   try {
+    const cuda::DeviceScope device(of);  // for hooks and functions that name Device("cuda")
     for (;;) {
       State* state = nullptr;
       {
@@ -191,12 +193,12 @@ void Pass::run_queues() {
       workers.emplace_back([this, i, host_is_default] {
         ferrite::detail::name_thread("backward " + queues_[i].first.str());
         const DefaultDeviceScope device(host_is_default ? Device() : queues_[i].first);
-        drain(*queues_[i].second);
+        drain(queues_[i].first, *queues_[i].second);
       });
   } catch (...) {  // the system has no more threads
     stop(std::current_exception());
   }
-  drain(*queues_[0].second);
+  drain(queues_[0].first, *queues_[0].second);
   for (std::thread& worker : workers) worker.join();
 }
 

@@ -83,7 +83,7 @@ class Pass {
 
   void discover();
   void mark_needed();
-  void drain(Queue& queue);
+  void drain(const Device& of, Queue& queue);
   void stop(std::exception_ptr error);
   void process(State& state);
   State* deliver(const Edge& edge, Tensor grad, const Stream& from, bool from_side,

@@ -3,9 +3,14 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <atomic>
+#include <vector>
+
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/cuda.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
@@ -63,6 +68,29 @@ OpRun run_twice_differentiated(const Op& op, const Device& device) {
 }
 
 }  // namespace
+
+TEST_CASE("in a backward pass Device(cuda) is the device of the node") {
+  REQUIRE_CUDA(3);
+  std::array<std::atomic<int>, 3> seen{-1, -1, -1};
+  const auto output = [&](int device) {
+    const Tensor x = ones({2}, {.device = Device(kCUDA, device)}).requires_grad_();
+    const Tensor y = x * 2;
+    y.register_hook([&seen, device](const Tensor&) {
+      seen[static_cast<std::size_t>(device)] = Device(kCUDA).index();
+      return Tensor();
+    });
+    return sum(y);
+  };
+  output(1).backward();  // by the calling thread
+  CHECK(seen[1] == 1);
+  CHECK(cuda::current_device() == 0);
+  const std::vector<Tensor> outputs = {output(2), output(1), output(0)};
+  seen[1] = -1;
+  autograd::backward(outputs);
+  for (int device = 0; device < 3; ++device)
+    CHECK(seen[static_cast<std::size_t>(device)] == device);
+  CHECK(cuda::current_device() == 0);
+}
 
 TEST_CASE("gradients of gradients on a CUDA device") {
   REQUIRE_CUDA(1);
