@@ -164,9 +164,9 @@ std::function<void(Profile&)> trace_handler(std::string folder, std::string work
     std::filesystem::create_directories(folder, error);
     FERRITE_CHECK(!error, Error, "trace_handler", "cannot make the folder {}: {}", folder,
                   error.message());
-    constexpr std::int64_t kMillisecond = 1'000'000;
-    profile.write_trace(fmt::format("{}/{}.{}.trace.json", folder, worker,
-                                    profile.recording().wall_clock / kMillisecond));
+    // In nanoseconds: two cycles of short steps may begin within one millisecond.
+    profile.write_trace(
+        fmt::format("{}/{}.{}.trace.json", folder, worker, profile.recording().wall_clock));
   };
 }
 

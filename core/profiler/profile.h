@@ -129,7 +129,7 @@ class Profile {
 };
 
 /// For on_trace_ready: writes each recording into `folder`, which is created if missing, as
-/// "<worker>.<time>.trace.json"; an empty `worker` means "<host>_<process>".
+/// "<worker>.<nanoseconds>.trace.json"; an empty `worker` means "<host>_<process>".
 std::function<void(Profile&)> trace_handler(std::string folder, std::string worker = {});
 
 /// While it lives, every range (ops, backward, modules, Range) is also an NVTX range, which Nsight

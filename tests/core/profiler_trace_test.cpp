@@ -233,6 +233,20 @@ TEST_CASE("a trace of a profile, in a file") {
   CHECK_THROWS_AS(write_trace(sample(), folder + "/gone/trace.json"), Error);
 }
 
+TEST_CASE("trace_handler writes one file per cycle, however short the cycles are") {
+  const std::string folder = temporary_folder();
+  {
+    Profile profile(
+        {.schedule = {{.active = 1}}, .on_trace_ready = trace_handler(folder + "/cycles", "me")});
+    for (int i = 0; i < 20; ++i) profile.step();
+  }
+  std::int64_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/cycles"))
+    files += entry.is_regular_file();
+  CHECK(files >= 20);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("traces of several ranks go into one") {
   const std::string folder = temporary_folder();
   const std::vector<std::string> files = {folder + "/0.json", folder + "/1.json"};
