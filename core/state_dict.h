@@ -75,6 +75,8 @@ class StateDict::Entry {
   void operator=(Tensor tensor) && {
     dict_.insert_or_assign(std::string(name_), std::move(tensor));
   }
+  /// `dict["y"] = dict["x"]`: both names refer to the same tensor.
+  void operator=(Entry&& other) && { std::move(*this) = Tensor(other.dict_.at(other.name_)); }
   operator const Tensor&() && { return dict_.at(name_); }
   const Tensor* operator->() && { return &dict_.at(name_); }
 

@@ -131,6 +131,11 @@ TEST_CASE("state dicts") {
   const Tensor weight = d["weight"];
   CHECK(weight.sum().item<double>() == 6);
   CHECK(d["extra"]->numel() == 1);
+  d["renamed"] = d["extra"];
+  CHECK(d["renamed"]->is_same(d["extra"]));
+  d["renamed"] = d["renamed"];
+  CHECK_THROWS_AS(d["renamed"] = d["absent"], IndexError);
+  d.erase("renamed");
   CHECK(std::as_const(d)["bias"].numel() == 3);
   CHECK_THROWS_WITH_AS(use<Tensor>(d["weigth"]), doctest::Contains("closest name is 'weight'"),
                        IndexError);
