@@ -278,6 +278,10 @@ class Module {
   Module& half() { return to(kFloat16); }
   /// Converts floating-point parameters and buffers to bfloat16, in place.
   Module& bfloat16() { return to(kBFloat16); }
+  /// Converts floating-point parameters and buffers to float32, in place. `float` is a keyword.
+  Module& float_() { return to(kFloat32); }
+  /// Converts floating-point parameters and buffers to float64, in place. `double` is a keyword.
+  Module& double_() { return to(kFloat64); }
 
   /// Sets the mode of layers such as Dropout and BatchNorm. It does not affect whether gradients
   /// are computed; see NoGradGuard and requires_grad_.

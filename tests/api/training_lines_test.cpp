@@ -157,6 +157,8 @@ TEST_CASE("modules are moved and converted") {
   CHECK(model.half().parameters()[0].dtype() == kFloat16);
   CHECK(model.bfloat16().parameters()[0].dtype() == kBFloat16);
   CHECK(model.to(kFloat32).parameters()[0].dtype() == kFloat32);
+  CHECK(model.double_().parameters()[0].dtype() == kFloat64);
+  CHECK(model.float_().parameters()[0].dtype() == kFloat32);
   if (cuda::is_available())
     CHECK(model.cuda().parameters()[0].device().is_cuda());
   else
