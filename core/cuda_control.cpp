@@ -34,6 +34,10 @@ std::size_t max_memory_allocated(int device) {
   return is_available() ? ferrite::max_memory_allocated(Device(kCUDA, device)) : 0;
 }
 
+std::string memory_summary(int device) {
+  return is_available() ? ferrite::memory_summary(Device(kCUDA, device)) : std::string();
+}
+
 std::size_t memory_reserved(int device) {
   return is_available() ? ferrite::memory_reserved(Device(kCUDA, device)) : 0;
 }

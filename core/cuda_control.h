@@ -27,6 +27,8 @@ std::size_t memory_allocated(int device = -1);
 std::size_t max_memory_allocated(int device = -1);
 std::size_t memory_reserved(int device = -1);
 void reset_peak_memory_stats(int device = -1);
+/// What the device's allocator holds, as a table; empty where there is no CUDA device.
+std::string memory_summary(int device = -1);
 /// Seeds the generator of the current device, or those of all.
 void manual_seed(std::uint64_t seed);
 /// Seeds the generators of all CUDA devices.

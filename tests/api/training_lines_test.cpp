@@ -206,6 +206,7 @@ TEST_CASE("devices by torch.cuda's names, with or without one") {
   cuda::manual_seed(1);
   cuda::manual_seed_all(1);
   CHECK(cuda::max_memory_allocated() >= cuda::memory_allocated());
+  CHECK(cuda::memory_summary().empty() != cuda::is_available());
   const Device first = try_gpu();
   CHECK(first.is_cuda() == cuda::is_available());
   CHECK(try_gpu(99) == Device());
