@@ -67,6 +67,14 @@ void queue_callback(std::function<void()> f);
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients = {},
               bool retain_graph = false, bool create_graph = false);
 
+/// The same of lists in braces: `autograd::backward({loss, other})`.
+inline void backward(std::initializer_list<Tensor> outputs,
+                     std::initializer_list<Tensor> gradients = {}, bool retain_graph = false,
+                     bool create_graph = false) {
+  backward(std::span(outputs.begin(), outputs.size()),
+           std::span(gradients.begin(), gradients.size()), retain_graph, create_graph);
+}
+
 /// torch.autograd.grad: returns the gradients of `inputs` (any tensors on the tape) without
 /// changing any grad(). For an input that the outputs do not depend on, throws AutogradError, or
 /// returns an undefined tensor if `allow_unused`.

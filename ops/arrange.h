@@ -31,6 +31,9 @@ Tensor atleast_3d(const Tensor& x);
 /// Views of the tensors, expanded to their common shape: ShapeError if they do not broadcast,
 /// ValueError if there are none.
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
+inline std::vector<Tensor> broadcast_tensors(std::initializer_list<Tensor> tensors) {
+  return broadcast_tensors(std::span(tensors.begin(), tensors.size()));
+}
 /// `sections` views along a dimension; the first ones are larger by one if the size is no multiple.
 /// ValueError for fewer than 1 section, or a tensor without dimensions; IndexError for a dimension
 /// out of range.

@@ -111,6 +111,8 @@ TEST_CASE("tensors have libtorch's ways in and out") {
   t = block_diag({x, x});
   t = meshgrid({arange(2), arange(3)}, "ij")[0];
   t = meshgrid({arange(2), arange(3)})[1];
+  t = broadcast_tensors({ones({2, 1}), ones({3})})[1];
+  CHECK(t.sizes() == Shape{2, 3});
   t = einsum("ij,kj->ik", {x, x});
   t = x.index({Slice(), 0}) + x.index({Ellipsis, Slice(None, 2)}).sum();
   x.index_put_({0, 1}, 5);

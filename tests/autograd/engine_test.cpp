@@ -127,6 +127,10 @@ TEST_CASE("several outputs at once") {
   autograd::backward(outputs);
   CHECK(values(x.grad()) == Values{5 + 4});
   CHECK(values(y.grad()) == Values{2});
+  autograd::backward({x * y, x * x});
+  CHECK(values(x.grad()) == Values{2 * (5 + 4)});
+  autograd::backward({x * y}, {y.detach()});
+  CHECK(values(y.grad()) == Values{2 + 2 + 2 * 5});
 }
 
 TEST_CASE("create_graph: derivatives of derivatives") {
