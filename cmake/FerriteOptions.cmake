@@ -45,6 +45,10 @@ foreach(name IN ITEMS FERRITE_CUDA FERRITE_CUBLASLT FERRITE_CUSOLVER FERRITE_CUD
   set(${name} ${value})
 endforeach()
 
+if(NOT FERRITE_BATCH MATCHES "^[1-9][0-9]*$")
+  message(FATAL_ERROR "FERRITE_BATCH is \"${FERRITE_BATCH}\"; it must be a whole number of 1 or more")
+endif()
+
 set_property(CACHE FERRITE_ISA PROPERTY STRINGS native x86-64 x86-64-v2 x86-64-v3 x86-64-v4)
 if(DEFINED FERRITE_NATIVE AND NOT FERRITE_NATIVE)
   message(FATAL_ERROR "FERRITE_NATIVE=OFF is now -DFERRITE_ISA=x86-64, or another that -march= takes "
