@@ -3,6 +3,8 @@
 // says otherwise.
 #pragma once
 
+#include <concepts>
+
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/activation.h"
 
@@ -23,6 +25,8 @@ using ReLUOptions = InplaceOptions;
 class ReLU : public Cloneable<ReLU> {
  public:
   explicit ReLU(const ReLUOptions& options = {}) : options_(options) {}
+  /// nn.ReLU(True).
+  explicit ReLU(std::same_as<bool> auto inplace) : options_{.inplace = inplace} {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override { return options_.inplace ? "inplace=True" : ""; }
 
@@ -129,6 +133,8 @@ template <Tensor (*function)(const Tensor&), const Tensor& (*function_)(const Te
 class InplaceModule : public Module {
  public:
   explicit InplaceModule(const InplaceOptions& options = {}) : options_(options) {}
+  /// nn.SiLU(True).
+  explicit InplaceModule(std::same_as<bool> auto inplace) : options_{.inplace = inplace} {}
   Tensor forward(const Tensor& input) override {
     return options_.inplace ? function_(input) : function(input);
   }

@@ -3,6 +3,8 @@
 // a transformer.
 #include <doctest/doctest.h>
 
+#include <type_traits>
+
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/core/generator.h"
@@ -328,6 +330,11 @@ TEST_CASE("activations overwrite their input as PyTorch's do") {
   check_overwrites(SiLU(inplace)), check_overwrites(Mish(inplace)),
       check_overwrites(RReLU(0.1, 0.4, true));
   check_overwrites(Threshold(0.3, 2.5, true));
+  check_overwrites(ReLU(true)), check_overwrites(ReLU6(true)), check_overwrites(SELU(true));
+  check_overwrites(SiLU(true)), check_overwrites(Mish(true)), check_overwrites(Hardswish(true));
+  check_overwrites(Hardsigmoid(true));
+  CHECK(ReLU(false).str() == "ReLU()");
+  static_assert(!std::is_constructible_v<ReLU, double> && !std::is_constructible_v<ReLU6, int>);
   CHECK(LeakyReLU({.negative_slope = 0.2, .inplace = true}).str() ==
         "LeakyReLU(negative_slope=0.2, inplace=True)");
   SiLU silu(inplace);
