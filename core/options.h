@@ -22,8 +22,25 @@ inline constexpr MemoryFormat kContiguous = MemoryFormat::contiguous;
 /// The channels of a pixel lie next to each other: NHWC.
 inline constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
 
+/// The dtype in TensorOptions: a DType, and whether it was given. Functions whose results are not
+/// always of the default dtype, such as tensor(), arange() and randint(), choose it if it was not:
+/// arange(5, {.device = "cuda"}) is int64, as arange(5) is.
+class DTypeOption {
+ public:
+  DTypeOption() = default;
+  DTypeOption(DType dtype) : dtype_(dtype), given_(true) {}
+  operator DType() const { return dtype_; }
+  bool given() const { return given_; }
+  /// The dtype, or `other` if none was given.
+  DType value_or(DType other) const { return given_ ? dtype_ : other; }
+
+ private:
+  DType dtype_ = get_default_dtype();
+  bool given_ = false;
+};
+
 struct TensorOptions {
-  DType dtype = get_default_dtype();
+  DTypeOption dtype;  ///< the default dtype, unless given
   Device device = get_default_device();
   MemoryFormat memory_format = kContiguous;
   bool pinned = false;         ///< page-locked memory, host only
@@ -36,11 +53,12 @@ class TensorOptionsBuilder {
  public:
   TensorOptionsBuilder() = default;
   TensorOptionsBuilder(const TensorOptions& o)
-      : dtype_(o.dtype),
-        device_(o.device),
+      : device_(o.device),
         memory_format_(o.memory_format),
         pinned_(o.pinned),
-        requires_grad_(o.requires_grad) {}
+        requires_grad_(o.requires_grad) {
+    if (o.dtype.given()) dtype_ = o.dtype;
+  }
 
   TensorOptionsBuilder dtype(DType dtype) const {
     return with(&TensorOptionsBuilder::dtype_, dtype);
@@ -68,7 +86,7 @@ class TensorOptionsBuilder {
   operator TensorOptions() const { return over({}); }
   /// `base` with what is given here.
   TensorOptions over(const TensorOptions& base) const {
-    return {.dtype = dtype_.value_or(base.dtype),
+    return {.dtype = dtype_ ? DTypeOption(*dtype_) : base.dtype,
             .device = device_.value_or(base.device),
             .memory_format = memory_format_.value_or(base.memory_format),
             .pinned = pinned_ || base.pinned,
@@ -124,3 +142,6 @@ TensorOptions options_of(const T& option, const TensorOptions& base = {}) {
 }
 
 }  // namespace ferrite
+
+template <>
+struct fmt::formatter<ferrite::DTypeOption> : fmt::formatter<ferrite::DType> {};

@@ -303,8 +303,13 @@ class Tensor : public TensorMethods {
   Tensor to(DType dtype, bool non_blocking = false) const;
   Tensor to(MemoryFormat format) const;
   Tensor to(const Device& device, DType dtype, bool non_blocking = false) const;
+  /// To the device of the options, and to their dtype if they name one.
   Tensor to(const TensorOptions& options, bool non_blocking = false) const {
-    return to(options.device, options.dtype, non_blocking);
+    return to(options.device, options.dtype.value_or(dtype()), non_blocking);
+  }
+  /// What is not given stays as it is: x.to(device("cuda")), x.to(dtype(kLong)).
+  Tensor to(const TensorOptionsBuilder& options, bool non_blocking = false) const {
+    return to(options.over({.dtype = dtype(), .device = device()}), non_blocking);
   }
   /// To the dtype and device of `other`.
   Tensor to(const Tensor& other, bool non_blocking = false) const {

@@ -108,14 +108,15 @@ DType detail::arange_dtype(Scalar start, Scalar end, Scalar step) {
 Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions& options) {
   const profiler::OpRange range("arange");
   const std::int64_t length = arange_length(start, end, step);
-  return made({length}, options, [&](const Stream& stream, const Tensor& out) {
+  const TensorOptions all = detail::or_dtype(options, detail::arange_dtype(start, end, step));
+  return made({length}, all, [&](const Stream& stream, const Tensor& out) {
     // As in PyTorch the elements of an integer dtype are sums of integers.
     if (is_integral(out.dtype())) start = start.to<std::int64_t>(), step = step.to<std::int64_t>();
     kernels::arange(stream, out, start, step);
   });
 }
 Tensor arange(Scalar start, Scalar end, Scalar step) {
-  return arange(start, end, step, {.dtype = detail::arange_dtype(start, end, step)});
+  return arange(start, end, step, TensorOptions());
 }
 Tensor arange(Scalar start, Scalar end, const TensorOptions& options) {
   return arange(start, end, 1, options);
@@ -174,7 +175,6 @@ std::int64_t detail::common_length(std::int64_t first, std::int64_t other) {
   return first;
 }
 
-Tensor tensor(Scalar value, const TensorOptions& options) { return full({}, value, options); }
 DType detail::literal_dtype(Scalar value) {
   switch (value.kind()) {
     case Scalar::Kind::boolean:
@@ -189,9 +189,10 @@ DType detail::literal_dtype(Scalar value) {
   return get_default_dtype();
 }
 
-Tensor tensor(Scalar value) {
+Tensor tensor(Scalar value, const TensorOptions& options) {
   const profiler::OpRange range("tensor");
-  return full({}, value, {.dtype = detail::literal_dtype(value)});
+  return full({}, value, detail::or_dtype(options, detail::literal_dtype(value)));
 }
+Tensor tensor(Scalar value) { return tensor(value, TensorOptions()); }
 
 }  // namespace ferrite

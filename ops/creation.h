@@ -24,7 +24,9 @@ namespace ferrite {
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 /// Ones, of this shape; otherwise as zeros().
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
-/// Elements of one value, of this shape: `full({2, 3}, 0.5)`.
+/// Elements of one value, of this shape: `full({2, 3}, 0.5)`. As zeros(), it has the default dtype
+/// unless an option names another, also for a whole number or a bool, of which torch.full makes
+/// int64 or bool: `full({2, 3}, 7, kLong)`.
 Tensor full(const Shape& shape, Scalar value, const TensorOptions& options = {});
 /// Zeros, with the shape, dtype, device and memory format of another tensor.
 Tensor zeros_like(const Tensor& like);
@@ -91,13 +93,12 @@ Tensor randn_like(const Tensor& like, Generator* generator = nullptr);
 /// Uniform integers in [low, high), int64 by default; ValueError if the range is empty or its
 /// numbers do not fit the dtype.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
-               const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
-Tensor randint(std::int64_t high, const Shape& shape,
-               const TensorOptions& options = {.dtype = kInt64}, Generator* generator = nullptr);
+               const TensorOptions& options = {}, Generator* generator = nullptr);
+Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& options = {},
+               Generator* generator = nullptr);
 /// The numbers 0 to n - 1 in random order, [n], int64 by default. ValueError for a negative n, or
 /// if the dtype does not hold them.
-Tensor randperm(std::int64_t n, const TensorOptions& options = {.dtype = kInt64},
-                Generator* generator = nullptr);
+Tensor randperm(std::int64_t n, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Normal random values with this mean and standard deviation. DTypeError unless the dtype is
 /// floating, ValueError for an std below 0.
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
@@ -144,6 +145,11 @@ DType literal_dtype() {
 
 /// empty(), whatever options.requires_grad is.
 Tensor blank(const Shape& shape, TensorOptions options);
+/// `options`, with this dtype unless they give one.
+inline TensorOptions or_dtype(TensorOptions options, DType dtype) {
+  options.dtype = options.dtype.value_or(dtype);
+  return options;
+}
 /// `made`, requiring a gradient if options.requires_grad.
 inline Tensor with_grad(Tensor made, const TensorOptions& options) {
   if (options.requires_grad) made.set_requires_grad();
@@ -202,25 +208,22 @@ Tensor tensor(Scalar value, const TensorOptions& options);
 ///   Tensor v = tensor({1.5, 2.0, 3.0});
 ///   Tensor m = tensor({{1, 2}, {3, 4}}, {.dtype = kFloat32});
 template <class T>
-Tensor tensor(std::initializer_list<T> values,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
-  return detail::from_values<T>(values, options);
+Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
+  return detail::from_values<T>(values, detail::or_dtype(options, detail::literal_dtype<T>()));
 }
 template <class T>
-Tensor tensor(const std::vector<T>& values,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
-  return detail::from_values<T>(values, options);
+Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
+  return detail::from_values<T>(values, detail::or_dtype(options, detail::literal_dtype<T>()));
 }
 /// Rows of a matrix; ShapeError if their lengths differ.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
-  return detail::from_rows<T>(rows, options);
+              const TensorOptions& options = {}) {
+  return detail::from_rows<T>(rows, detail::or_dtype(options, detail::literal_dtype<T>()));
 }
 template <class T>
-Tensor tensor(const std::vector<std::vector<T>>& rows,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
-  return detail::from_rows<T>(rows, options);
+Tensor tensor(const std::vector<std::vector<T>>& rows, const TensorOptions& options = {}) {
+  return detail::from_rows<T>(rows, detail::or_dtype(options, detail::literal_dtype<T>()));
 }
 
 // Numbers of several types.
@@ -235,8 +238,8 @@ inline Tensor tensor(std::initializer_list<std::initializer_list<detail::Number>
 /// Blocks of rows.
 template <class T>
 Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-              const TensorOptions& options = {.dtype = detail::literal_dtype<T>()}) {
-  return detail::from_blocks<T>(blocks, options);
+              const TensorOptions& options = {}) {
+  return detail::from_blocks<T>(blocks, detail::or_dtype(options, detail::literal_dtype<T>()));
 }
 
 // ---- One option in place of TensorOptions: zeros({2}, kInt64), rand({2}, "cpu:0"),

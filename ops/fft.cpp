@@ -284,6 +284,7 @@ Tensor frequencies(const char* op, std::int64_t n, std::int64_t count, std::int6
   FERRITE_CHECK(is_floating(options.dtype), DTypeError, op, "expected a floating type, got {}",
                 options.dtype);
   TensorOptions plain = options;
+  plain.dtype = static_cast<DType>(options.dtype);  // of arange() as well, even if not given
   plain.requires_grad = false;
   const Tensor places = arange(0, count, 1, plain);
   places.slice(0, negative).sub_(n);

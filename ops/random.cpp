@@ -164,12 +164,14 @@ Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& 
   return detail::with_grad(std::move(out), options);
 }
 
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
-               const TensorOptions& options, Generator* generator) {
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const TensorOptions& given,
+               Generator* generator) {
   const profiler::OpRange range("randint");
+  const TensorOptions options = detail::or_dtype(given, kInt64);
+  const DType dtype = options.dtype;
   FERRITE_CHECK(low < high, ValueError, "randint", "[{}, {}) holds no number", low, high);
-  FERRITE_CHECK(holds(options.dtype, low, high - 1), ValueError, "randint",
-                "{} does not hold the numbers of [{}, {})", options.dtype, low, high);
+  FERRITE_CHECK(holds(dtype, low, high - 1), ValueError, "randint",
+                "{} does not hold the numbers of [{}, {})", dtype, low, high);
   Tensor out = detail::blank(shape, options);
   const PhiloxState state = take(generator, out.device(), out.numel(), kInt64);
   draw_into(out, [&](const Stream& stream, const Tensor& t) {
@@ -184,12 +186,13 @@ Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& optio
 
 Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generator) {
   const profiler::OpRange range("randperm");
+  const DType dtype = options.dtype.value_or(kInt64);
   FERRITE_CHECK(n >= 0, ValueError, "randperm", "expected a length of 0 or more, got {}", n);
-  FERRITE_CHECK(options.dtype != kBool && holds(options.dtype, 0, n - 1), ValueError, "randperm",
-                "{} does not hold the numbers below {}", options.dtype, n);
+  FERRITE_CHECK(dtype != kBool && holds(dtype, 0, n - 1), ValueError, "randperm",
+                "{} does not hold the numbers below {}", dtype, n);
   const Tensor out = empty({n}, {.dtype = kInt64, .device = options.device});
   kernels::permutation(current_stream(out.device()), out, take(generator, out.device(), n, kInt64));
-  return detail::with_grad(out.to(options.dtype), options);
+  return detail::with_grad(out.to(dtype), options);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {

@@ -10,8 +10,10 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/core/warning.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/fft.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/ops/reduce.h"
@@ -505,4 +507,44 @@ TEST_CASE("accessors are views like std::mdspan") {
   static_assert(std::is_same_v<decltype(constant(0, 0, 0)), const float&>);
   CHECK(constant[1][0][0] == 4);
   CHECK_THROWS_AS((x.accessor<const double, 3>()), DTypeError);
+}
+
+TEST_CASE("options that name no dtype leave it to the function, as in PyTorch") {
+  Generator g(1);
+  for (const Tensor& t :
+       {tensor({1, 2}, {.device = "cpu"}), tensor({{1, 2}}, {.device = "cpu"}),
+        tensor({{{1, 2}}}, {.device = "cpu"}), tensor(1, {.device = "cpu"}),
+        tensor(std::vector<int>{1}, {.device = "cpu"}), arange(5, {.device = "cpu"}),
+        arange(1, 5, {.device = "cpu"}), arange(0, 5, 2, {.device = "cpu"}),
+        randint(0, 9, {2}, {.device = "cpu"}), randint(9, {2}, {}, &g),
+        randperm(5, {.device = "cpu"}), randperm(5, {}, &g), tril_indices(2, 2, 0, {}),
+        triu_indices(2, 2, 0, {.device = "cpu"}), arange(5, TensorOptions()),
+        arange(5, TensorOptions(device("cpu")))})
+    CHECK(t.dtype() == kInt64);
+  CHECK(tensor({true}, {.device = "cpu"}).dtype() == kBool);
+  CHECK(tensor(true, {.device = "cpu"}).dtype() == kBool);
+  CHECK(tensor({1.5}, {.device = "cpu"}).dtype() == kFloat32);
+  CHECK(arange(0, 1, 0.25, {.device = "cpu"}).dtype() == kFloat32);
+  CHECK(arange(5, {.dtype = kFloat32}).dtype() == kFloat32);
+  CHECK(arange(5, TensorOptions(dtype(kFloat32))).dtype() == kFloat32);
+  CHECK(randperm(5, {.dtype = kInt32}, &g).dtype() == kInt32);
+  TensorOptions options;
+  CHECK(!options.dtype.given());
+  CHECK(options.dtype == get_default_dtype());
+  options.dtype = kFloat32;
+  CHECK(tensor({1, 2}, options).dtype() == kFloat32);
+  CHECK(zeros({2}, {.device = "cpu"}).dtype() == kFloat32);
+  CHECK(fft::rfftfreq(4, 1, {.device = "cpu"}).dtype() == kFloat32);
+  CHECK(fmt::format("{}", options.dtype) == "float32");
+}
+
+TEST_CASE("to() changes only what its options name") {
+  const Tensor i = arange(3), x = randn({2}, Device("cpu:1"));
+  CHECK(i.to(device("cpu:1")).dtype() == kInt64);
+  CHECK(i.to(device("cpu:1")).device() == Device("cpu:1"));
+  CHECK(i.to({.device = "cpu:1"}).dtype() == kInt64);
+  CHECK(x.to(dtype(kFloat64)).device() == Device("cpu:1"));
+  CHECK(x.to(dtype(kFloat64)).dtype() == kFloat64);
+  CHECK(x.to(i.options()).dtype() == kInt64);
+  CHECK(x.to(i.options()).device() == Device());
 }
