@@ -29,7 +29,9 @@ class DTypeOption {
  public:
   DTypeOption() = default;
   DTypeOption(DType dtype) : dtype_(dtype), given_(true) {}
+  /// The dtype; the default one if none was given.
   operator DType() const { return dtype_; }
+  /// Whether a dtype was given.
   bool given() const { return given_; }
   /// The dtype, or `other` if none was given.
   DType value_or(DType other) const { return given_ ? dtype_ : other; }

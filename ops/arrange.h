@@ -31,6 +31,7 @@ Tensor atleast_3d(const Tensor& x);
 /// Views of the tensors, expanded to their common shape: ShapeError if they do not broadcast,
 /// ValueError if there are none.
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
+/// The same of a list in braces.
 inline std::vector<Tensor> broadcast_tensors(std::initializer_list<Tensor> tensors) {
   return broadcast_tensors(std::span(tensors.begin(), tensors.size()));
 }
