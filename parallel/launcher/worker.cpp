@@ -1,6 +1,7 @@
 #include "ferrite/parallel/launcher/worker.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -106,6 +107,11 @@ WorkerProcess::WorkerProcess(const std::string& file, const std::vector<std::str
   }
   if (n == sizeof error) {
     waitpid(pid_, nullptr, 0);
+    if (error == ENOEXEC || error == EACCES || error == ENOENT)  // ENOENT: that of its interpreter
+      throw CannotStart(
+          fmt::format("[{}] cannot execute {}: {}{}", kOp, file, std::strerror(error),
+                      error == ENOEXEC ? " (a script begins with #! and its interpreter)" : ""),
+          126);
     fail<IoError>(kOp, "cannot start {}: {}", file, std::strerror(error));
   }
   out_ = std::move(out.read);

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -121,6 +123,13 @@ TEST_CASE("errors for bad options say what is expected") {
   const LaunchResult refused = launch({source_dir() + "/README.md"});
   CHECK(refused.code == 126);
   CHECK(contains(refused.err, "is not an executable file"));
+  const TempDir folder;
+  const std::string script = folder.path() / "script";
+  std::ofstream(script) << "true\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const LaunchResult bare = launch({"--max-restarts=3", script});
+  CHECK(bare.code == 126);
+  CHECK(contains(bare.err, "a script begins with #!"));
   const LaunchResult help = launch({"--help"});
   CHECK(help.code == 0);
   CHECK(help.err.empty());
