@@ -5,6 +5,7 @@
 #include <array>
 
 #include "ferrite/core/scalar.h"
+#include "ferrite/core/truncate.h"
 
 namespace ferrite {
 
@@ -58,6 +59,8 @@ DType parse_dtype(std::string_view text) {
                    "int16, int8, uint8, bool, complex64 or complex128",
                    text);
 }
+
+std::int64_t Scalar::truncated() const { return truncate_to_int64(f_); }
 
 void Scalar::check_real() const {
   FERRITE_CHECK(imag_ == 0, DTypeError, "item",

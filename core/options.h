@@ -42,7 +42,7 @@ class DTypeOption {
 };
 
 struct TensorOptions {
-  DTypeOption dtype;  ///< the default dtype, unless given
+  DTypeOption dtype = {};  ///< the default dtype, unless given
   Device device = get_default_device();
   MemoryFormat memory_format = kContiguous;
   bool pinned = false;         ///< page-locked memory, host only

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "ferrite/core/dtype.h"
-#include "ferrite/core/truncate.h"
 
 namespace ferrite {
 
@@ -134,10 +133,12 @@ class Scalar {
       return T(floating ? static_cast<float>(f_) : static_cast<float>(i_));
     // Through int64, because converting a negative double to an unsigned type is undefined in C++.
     else if constexpr (std::integral<T> && !std::same_as<T, bool>)
-      return static_cast<T>(floating ? truncate_to_int64(f_) : i_);
+      return static_cast<T>(floating ? truncated() : i_);
     else
       return floating ? static_cast<T>(f_) : static_cast<T>(i_);
   }
+  /// f_ as truncate_to_int64() makes it an integer.
+  std::int64_t truncated() const;
   [[gnu::cold]] void check_real() const;
   [[noreturn, gnu::cold]] void fail_range(std::size_t bytes, bool floating) const;
 

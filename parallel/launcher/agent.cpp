@@ -221,7 +221,12 @@ Verdict Agent::run_workers(const Round& round) {
   try {
     workers_ = std::make_unique<LocalWorkers>(options_, round, file_, guard_, out_, err_);
   } catch (const Error& error) {
-    nodes_->failed({.node = round.node, .host = host_name(), .what = error.what(), .final = true});
+    const auto* const no_program = dynamic_cast<const CannotStart*>(&error);
+    nodes_->failed({.node = round.node,
+                    .host = host_name(),
+                    .code = no_program ? no_program->code : 1,
+                    .what = error.what(),
+                    .final = true});
     told = true;
   }
   std::optional<Verdict> verdict;
