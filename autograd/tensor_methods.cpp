@@ -75,6 +75,11 @@ void Tensor::set_grad(const Tensor& grad) const {
           (grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device()),
       ShapeError, "set_grad", "expected a gradient like {}, got {}", describe(), grad.describe());
   Meta& meta = require_meta(*this);
+  if (meta.retained) {
+    std::lock_guard lock(meta.retained->mutex);
+    meta.retained->grad = grad;
+    return;
+  }
   std::lock_guard lock(meta.mutex);
   meta.grad = grad;
 }

@@ -167,6 +167,10 @@ TEST_CASE("retain_grad under create_graph keeps a gradient that can be different
   y.backward({}, true, true);
   CHECK(values(h.grad()) == Values{2 * 3 * 36});
   CHECK(values(grad_of(sum(h.grad()), x)) == Values{2 * 6 * 6 * 3});
+  // The histories of the gradients hold the tensors, and these the gradients.
+  h.set_grad({});
+  x.set_grad({});
+  CHECK_FALSE(h.grad().defined());
 }
 
 TEST_CASE("hooks run under grad() too, and no grad() is touched") {
