@@ -251,6 +251,13 @@ const Registered kPng({.name = "png",
 void run_jpeg(Bytes bytes) {
   data::parse_jpeg(bytes, "fuzz");
   data::parse_jpeg(bytes, "fuzz", data::ImageMode::rgb);
+  data::parse_jpeg(bytes, "fuzz", data::ImageMode::gray);
+}
+
+std::string characters(std::initializer_list<int> values) {
+  std::string text;
+  for (const int v : values) text.push_back(static_cast<char>(v));
+  return text;
 }
 
 std::string marker(char name, const std::string& content) {
@@ -260,25 +267,34 @@ std::string marker(char name, const std::string& content) {
          content;
 }
 
+/// A Huffman table of one symbol, whose code is a 0.
+std::string code(int table, int symbol) {
+  return marker('\xc4', characters({table, 1}) + std::string(15, '\0') + characters({symbol}));
+}
+
+/// The start of a file: a quantization table of ones.
+std::string beginning() { return "\xff\xd8" + marker('\xdb', '\0' + std::string(64, '\1')); }
+
 /// A gray image of `blocks` x `blocks` blocks whose coefficients are in scans of two bytes.
 std::string progressive_jpeg(int blocks, int scans) {
-  const auto bytes = [](std::initializer_list<int> values) {
-    std::string text;
-    for (const int v : values) text.push_back(static_cast<char>(v));
-    return text;
-  };
-  const auto code = [&](int table, int symbol) {
-    return marker('\xc4', bytes({table, 1}) + std::string(15, '\0') + bytes({symbol}));
-  };
   const int side = 8 * blocks;
   std::string file =
-      bytes({0xff, 0xd8}) + marker('\xdb', '\0' + std::string(64, '\1')) +
-      marker('\xc2', bytes({8, side >> 8, side & 255, side >> 8, side & 255, 1, 1, 0x11, 0})) +
-      code(0x00, 0x00) + code(0x10, 0xe0) + marker('\xda', bytes({1, 1, 0, 0, 0, 0})) +
+      beginning() +
+      marker('\xc2', characters({8, side >> 8, side & 255, side >> 8, side & 255, 1, 1, 0x11, 0})) +
+      code(0x00, 0x00) + code(0x10, 0xe0) + marker('\xda', characters({1, 1, 0, 0, 0, 0})) +
       std::string(static_cast<std::size_t>(blocks * blocks / 8), '\0');
   for (int scan = 1; scan < scans; ++scan)
-    file += marker('\xda', bytes({1, 1, 0, scan, scan, 0})) + bytes({0x00, 0x01});
-  return file + bytes({0xff, 0xd9});
+    file += marker('\xda', characters({1, 1, 0, scan, scan, 0})) + characters({0x00, 0x01});
+  return file + "\xff\xd9";
+}
+
+/// One block each of cyan, magenta, yellow and black, or of their YCC (`transform` 2).
+std::string inks_jpeg(int transform) {
+  return beginning() + marker('\xee', "Adobe" + characters({0, 100, 0, 0, 0, 0, transform})) +
+         marker('\xc0',
+                characters({8, 0, 8, 0, 8, 4, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0, 4, 0x11, 0})) +
+         code(0x00, 0x00) + code(0x10, 0x00) +
+         marker('\xda', characters({4, 1, 0, 2, 0, 3, 0, 4, 0, 0, 63, 0})) + '\0' + "\xff\xd9";
 }
 
 Seeds seeds_of_jpeg() {
@@ -289,6 +305,8 @@ Seeds seeds_of_jpeg() {
           save(bytes_tensor({3, 9, 11}), 50),
           save(bytes_tensor({3, 20, 40}), 100),
           save(bytes_tensor({3, 500, 500}, true), 95),
+          inks_jpeg(0),
+          inks_jpeg(2),
           progressive_jpeg(16, 10),
           progressive_jpeg(128, 60)};
 }
