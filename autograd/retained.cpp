@@ -3,7 +3,6 @@
 #include "ferrite/autograd/accumulate.h"
 #include "ferrite/autograd/engine.h"
 #include "ferrite/kernels/copy.h"
-#include "ferrite/kernels/elementwise.h"
 
 namespace ferrite::autograd {
 
@@ -18,17 +17,14 @@ void retain_gradient(Meta& meta, Node& node, std::uint32_t output) {
     const std::shared_ptr<Meta::Retained> retained = kept.lock();
     if (!retained) return Tensor();  // the tensor is gone, or has another node
     std::lock_guard lock(retained->mutex);
-    if (creating_graph()) {  // with its own history
-      retained->grad = retained->grad.defined() ? sum(retained->grad, grad) : grad;
-      return Tensor();
+    if (retained->grad.defined()) {
+      retained->grad = sum(retained->grad, grad);
+    } else if (creating_graph()) {
+      retained->grad = grad;  // with its own history
+    } else {
+      retained->grad = empty_like(grad);
+      kernels::copy(current_stream(grad.device()), retained->grad, grad);
     }
-    Tensor total = empty_like(grad);
-    const Stream stream = current_stream(grad.device());
-    if (retained->grad.defined())
-      kernels::binary(stream, kernels::BinaryOp::add, total, retained->grad, grad);
-    else
-      kernels::copy(stream, total, grad);
-    retained->grad = total;
     return Tensor();
   });
 }
