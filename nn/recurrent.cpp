@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 #include <span>
 
 #include "ferrite/core/tracing.h"
@@ -14,8 +15,10 @@
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
+#include "ferrite/ops/index.h"
 #include "ferrite/ops/lstm.h"
 #include "ferrite/ops/matmul.h"
+#include "ferrite/ops/views.h"
 
 namespace ferrite::nn {
 
@@ -121,18 +124,13 @@ RNNWeights RNNBase::weights(std::span<const Tensor> all, std::int64_t layer,
           projections ? own[2 + biases] : Tensor()};
 }
 
-std::vector<Tensor> RNNBase::initial_states(int k, const Tensor& state, const Tensor& x,
-                                            bool batched) const {
-  const std::int64_t count = options_.num_layers * directions();
-  const Shape shape{count, x.size(1), k == 0 ? output_size() : hidden_size_};
-  if (!state.defined())
-    return std::vector<Tensor>(
-        static_cast<std::size_t>(count),
-        zeros({shape[1], shape[2]}, {.dtype = x.dtype(), .device = x.device()}));
-  const Shape given = batched ? shape : Shape{shape[0], shape[2]};
-  FERRITE_CHECK(state.shape() == given, ShapeError, name(),
-                "expected an initial state of shape {}, got {}", given, state.describe());
-  return unbind(batched ? state : state.unsqueeze(1), 0);
+void RNNBase::check_state(std::size_t k, const Tensor& state, std::int64_t sequences,
+                          bool batched) const {
+  const std::int64_t count = options_.num_layers * directions(),
+                     size = k == 0 ? output_size() : hidden_size_;
+  const Shape expected = batched ? Shape{count, sequences, size} : Shape{count, size};
+  FERRITE_CHECK(!state.defined() || state.shape() == expected, ShapeError, name(),
+                "expected an initial state of shape {}, got {}", expected, state.describe());
 }
 
 RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
@@ -145,34 +143,109 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
   FERRITE_CHECK(input.size(-1) == input_size_, ShapeError, name(),
                 "expected inputs of size {}, got {}", input_size_, input.describe());
   const bool batched = input.dim() == 3, turned = batched && options_.batch_first;
-  Tensor x = !batched ? input.unsqueeze(1) : turned ? input.transpose(0, 1) : input;
+  const Tensor x = !batched ? input.unsqueeze(1) : turned ? input.transpose(0, 1) : input;
   FERRITE_CHECK(x.size(0) > 0, ShapeError, name(),
                 "expected a sequence of one step or more, got {}", input.describe());
-  std::vector<Tensor> state[2], last[2];
-  for (int k = 0; k < states_; ++k)
-    state[k] = initial_states(k, initial[static_cast<std::size_t>(k)], x, batched);
+  States first = initial;
+  for (std::size_t k = 0; k < first.size(); ++k) {
+    check_state(k, first[k], x.size(1), batched);
+    if (first[k].defined() && !batched) first[k] = first[k].unsqueeze(1);
+  }
+  Result r = run_layers(x, x.size(1), first,
+                        [this](const Tensor& in, const RNNWeights& w, States& s, bool reverse) {
+                          return run_steps(in, w, s, reverse);
+                        });
+  if (turned) r.output = r.output.transpose(0, 1);
+  if (!batched) {
+    r.output = r.output.squeeze(1);
+    for (int k = 0; k < states_; ++k)
+      r.last[static_cast<std::size_t>(k)] = r.last[static_cast<std::size_t>(k)].squeeze(1);
+  }
+  return r;
+}
+
+RNNBase::PackedResult RNNBase::run(const PackedSequence& input, const States& initial) {
+  FERRITE_CHECK(!tracing::on(), ValueError, name(),
+                "packed sequences cannot be exported to ONNX; export the layer with a padded "
+                "input");
+  const std::vector<std::int64_t> sizes =
+      utils::rnn::detail::checked_batch_sizes(input, name().c_str());
+  FERRITE_CHECK(input.data.dim() == 2 && input.data.size(1) == input_size_, ShapeError, name(),
+                "expected packed inputs of size {}, got {}", input_size_, input.data.describe());
+  const auto reordered = [](const Tensor& state, const Tensor& indices) {
+    return state.defined() && indices.defined() ? index_select(state, 1, indices) : state;
+  };
+  States first = initial;
+  for (std::size_t k = 0; k < first.size(); ++k) {
+    check_state(k, first[k], sizes.front(), true);
+    first[k] = reordered(first[k], input.sorted_indices);
+  }
+  Result r = run_layers(input.data, sizes.front(), first,
+                        [&](const Tensor& in, const RNNWeights& w, States& s, bool reverse) {
+                          return run_packed_steps(in, sizes, w, s, reverse);
+                        });
+  for (Tensor& state : r.last) state = reordered(state, input.unsorted_indices);
+  return {input.with(r.output), r.last};
+}
+
+RNNBase::Result RNNBase::run_layers(Tensor x, std::int64_t sequences, const States& initial,
+                                    const Direction& run_direction) const {
+  const auto count = static_cast<std::size_t>(states_);
+  std::vector<Tensor> first[2], last[2];
+  for (std::size_t k = 0; k < count; ++k)
+    first[k] =
+        initial[k].defined()
+            ? unbind(initial[k], 0)
+            : std::vector<Tensor>(static_cast<std::size_t>(options_.num_layers * directions()),
+                                  zeros({sequences, k == 0 ? output_size() : hidden_size_},
+                                        {.dtype = x.dtype(), .device = x.device()}));
 
   const std::vector<Tensor> all = all_weights();
   std::size_t at = 0;  // index of layer and direction
   for (std::int64_t layer = 0; layer < options_.num_layers; ++layer) {
     std::vector<Tensor> outputs;
     for (std::int64_t direction = 0; direction < directions(); ++direction, ++at) {
-      const RNNWeights w = weights(all, layer, direction);
       States s;
-      for (int k = 0; k < states_; ++k) s[static_cast<std::size_t>(k)] = state[k][at];
-      outputs.push_back(run_steps(x, w, s, direction == 1));
-      for (int k = 0; k < states_; ++k) last[k].push_back(s[static_cast<std::size_t>(k)]);
+      for (std::size_t k = 0; k < count; ++k) s[k] = first[k][at];
+      outputs.push_back(run_direction(x, weights(all, layer, direction), s, direction == 1));
+      for (std::size_t k = 0; k < count; ++k) last[k].push_back(s[k]);
     }
-    x = outputs.size() == 1 ? outputs[0] : cat(outputs, 2);
+    x = outputs.size() == 1 ? outputs[0] : cat(outputs, -1);
     if (layer + 1 < options_.num_layers) x = dropout(x, options_.dropout, is_training());
   }
 
-  Result result{!batched ? x.squeeze(1) : turned ? x.transpose(0, 1) : x, {}};
-  for (int k = 0; k < states_; ++k) {
-    const Tensor states = stack(last[k], 0);
-    result.last[static_cast<std::size_t>(k)] = batched ? states : states.squeeze(1);
+  Result r{x, {}};
+  for (std::size_t k = 0; k < count; ++k) r.last[k] = stack(last[k], 0);
+  return r;
+}
+
+Tensor RNNBase::run_packed_steps(const Tensor& x, std::span<const std::int64_t> batch_sizes,
+                                 const RNNWeights& w, States& s, bool reverse) const {
+  // Steps of as many sequences are one tensor [steps, sequences, *], as run_steps() takes them.
+  std::vector<Tensor> stretches;
+  std::int64_t begin = 0;
+  for (auto at = batch_sizes.begin(); at != batch_sizes.end();) {
+    const auto end = std::find_if(at, batch_sizes.end(), [&](auto size) { return size != *at; });
+    const Shape shape{end - at, *at};
+    stretches.push_back(unflatten(x.narrow(0, begin, shape.numel()), 0, shape));
+    begin += shape.numel();
+    at = end;
   }
-  return result;
+
+  // The longest sequences come first: the others have ended, or in reverse not begun.
+  if (reverse) std::ranges::reverse(stretches);
+  for (Tensor& stretch : stretches) {
+    const std::int64_t running = stretch.size(1), resting = batch_sizes.front() - running;
+    States next;
+    for (std::size_t k = 0; k < s.size(); ++k)
+      if (s[k].defined()) next[k] = s[k].narrow(0, 0, running);
+    stretch = run_steps(stretch, w, next, reverse).flatten(0, 1);
+    for (std::size_t k = 0; k < s.size(); ++k)
+      if (s[k].defined())
+        s[k] = resting == 0 ? next[k] : cat({next[k], s[k].narrow(0, running, resting)}, 0);
+  }
+  if (reverse) std::ranges::reverse(stretches);
+  return cat(stretches, 0);
 }
 
 Tensor RNNBase::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool reverse) const {
@@ -231,6 +304,11 @@ LSTMOutput LSTM::forward(const Tensor& input, const LSTMState& state) {
   return {r.output, {r.last[0], r.last[1]}};
 }
 
+LSTMPackedOutput LSTM::forward(const PackedSequence& input, const LSTMState& state) {
+  const PackedResult r = run(input, {state.h, state.c});
+  return {r.output, {r.last[0], r.last[1]}};
+}
+
 Tensor LSTM::project(const Tensor& input, const RNNWeights& w) const {
   return project_with_both(input, w);
 }
@@ -266,6 +344,11 @@ RNNOutput RNN::forward(const Tensor& input, const Tensor& h_0) {
   return {r.output, r.last[0]};
 }
 
+RNNPackedOutput RNN::forward(const PackedSequence& input, const Tensor& h_0) {
+  const PackedResult r = run(input, {h_0});
+  return {r.output, r.last[0]};
+}
+
 Tensor RNN::project(const Tensor& input, const RNNWeights& w) const {
   return project_with_both(input, w);
 }
@@ -281,6 +364,11 @@ Tensor GRU::forward(const Tensor& input) { return run(input, {}).output; }
 
 GRUOutput GRU::forward(const Tensor& input, const Tensor& h_0) {
   const Result r = run(input, {h_0});
+  return {r.output, r.last[0]};
+}
+
+GRUPackedOutput GRU::forward(const PackedSequence& input, const Tensor& h_0) {
+  const PackedResult r = run(input, {h_0});
   return {r.output, r.last[0]};
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -12,8 +13,11 @@
 
 #include "ferrite/core/named_tuple.h"
 #include "ferrite/nn/module.h"
+#include "ferrite/nn/packed_sequence.h"
 
 namespace ferrite::nn {
+
+using utils::rnn::PackedSequence;
 
 struct RNNOptions {
   std::int64_t num_layers = 1;  ///< each layer reads the output of the previous one
@@ -52,7 +56,14 @@ struct RNNWeights {
 /// `batch_first` makes input and output [N, T, *], and leaves the states as they are. Without a
 /// batch none of them has N. States that are not given, or undefined, are zeros. ShapeError for
 /// inputs and states of other shapes and for T = 0; DTypeError and DeviceError unless input and
-/// weights agree. The constructors throw ValueError for sizes and layers below 1, for a dropout
+/// weights agree.
+///
+/// Sequences of different lengths are a PackedSequence (nn/packed_sequence.h), with data [sum of
+/// the lengths, input_size]. The output is one, too; states are in the order of the batch that was
+/// packed, and the last state of a sequence is the one after its own last step, in reverse after
+/// its first. Packed sequences are not exported to ONNX (ValueError).
+///
+/// The constructors throw ValueError for sizes and layers below 1, for a dropout
 /// outside [0, 1], and for a proj_size that is below 0, not below hidden_size, or not of an LSTM.
 ///
 /// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with
@@ -69,16 +80,20 @@ class RNNBase : public Module {
  protected:
   /// h, and c for an LSTM.
   using States = std::array<Tensor, 2>;
-  /// What one direction of a layer gives.
   struct Result {
     Tensor output;  ///< the result of each step, of the last layer
-    States last;    ///< the state after the last step
+    States last;    ///< the states after the last step, of all layers and directions
+  };
+  struct PackedResult {
+    PackedSequence output;
+    States last;
   };
 
   RNNBase(const char* name, int gates, int states, std::int64_t input_size,
           std::int64_t hidden_size, const RNNOptions& options);
   /// Undefined initial states are zeros.
   Result run(const Tensor& input, const States& initial);
+  PackedResult run(const PackedSequence& input, const States& initial);
 
   /// The contribution of the input to each step, for all steps.
   virtual Tensor project(const Tensor& input, const RNNWeights& weights) const = 0;
@@ -93,14 +108,22 @@ class RNNBase : public Module {
 
  private:
   std::int64_t directions() const { return options_.bidirectional ? 2 : 1; }
+  /// Computes a layer in one direction, as run_steps().
+  using Direction =
+      std::function<Tensor(const Tensor& x, const RNNWeights&, States&, bool reverse)>;
   Result run_traced(const Tensor& input, const States& initial);
+  /// All layers of N sequences, whose initial states are [D * num_layers, N, *] or undefined.
+  Result run_layers(Tensor x, std::int64_t sequences, const States& initial,
+                    const Direction& run_direction) const;
+  /// run_steps() of packed sequences, x [rows, *].
+  Tensor run_packed_steps(const Tensor& x, std::span<const std::int64_t> batch_sizes,
+                          const RNNWeights& weights, States& states, bool reverse) const;
   /// The tensors of names_. parameters() leaves out those that weight_norm() computes, and repeats.
   std::vector<Tensor> all_weights() const;
   /// The weights of the cell, as the steps take them.
   RNNWeights weights(std::span<const Tensor> all, std::int64_t layer, std::int64_t direction) const;
-  /// The k-th state (h, c) of each layer and direction.
-  std::vector<Tensor> initial_states(int k, const Tensor& state, const Tensor& x,
-                                     bool batched) const;
+  /// ShapeError unless the state k (h, c) of N sequences is undefined or of its shape.
+  void check_state(std::size_t k, const Tensor& state, std::int64_t sequences, bool batched) const;
   /// The number of values of a hidden state.
   std::int64_t output_size() const {
     return options_.proj_size > 0 ? options_.proj_size : hidden_size_;
@@ -139,6 +162,16 @@ struct LSTMOutput {
   operator std::tuple<Tensor&, Tensor&, Tensor&>() && { return {output, state.h, state.c}; }
 };
 
+/// The same of packed sequences.
+struct LSTMPackedOutput {
+  PackedSequence output;  ///< data: [sum of the lengths, D * H]
+  LSTMState state;        ///< after the last step of each sequence, in the order of the batch
+  /// The parts, for structured bindings.
+  auto fields() { return std::tie(output, state); }
+  auto fields() const { return std::tie(output, state); }
+  operator std::tuple<PackedSequence&, LSTMState&>() && { return fields(); }
+};
+
 /// Long short-term memory (Hochreiter and Schmidhuber 1997), with PyTorch's order of gates: input,
 /// forget, cell, output. With the option proj_size, hidden states are weight_hr times what they
 /// would be without. `lstm(x)` starts from zeros, `lstm(x, {h_0, c_0})` from these states; both
@@ -165,6 +198,10 @@ class LSTM : public Cloneable<LSTM, RNNBase> {
   LSTMOutput operator()(const Tensor& input, const LSTMState& state = {}) {
     return Cloneable::operator()(input, state);
   }
+  LSTMPackedOutput forward(const PackedSequence& input, const LSTMState& state = {});
+  LSTMPackedOutput operator()(const PackedSequence& input, const LSTMState& state = {}) {
+    return Cloneable::operator()(input, state);
+  }
 
  protected:
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
@@ -186,6 +223,17 @@ struct GRUOutput {
 };
 using RNNOutput = GRUOutput;  ///< the hidden states of all steps, and those after the last one
 
+/// The same of packed sequences.
+struct GRUPackedOutput {
+  PackedSequence output;  ///< data: [sum of the lengths, D * hidden_size]
+  Tensor h_n;             ///< after the last step of each sequence, in the order of the batch
+  /// The parts, for structured bindings.
+  auto fields() { return std::tie(output, h_n); }
+  auto fields() const { return std::tie(output, h_n); }
+  operator std::tuple<PackedSequence&, Tensor&>() && { return fields(); }
+};
+using RNNPackedOutput = GRUPackedOutput;
+
 /// The nonlinearity of an RNN: tanh or relu.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
@@ -202,6 +250,10 @@ class RNN : public Cloneable<RNN, RNNBase> {
   Tensor forward(const Tensor& input) override;
   RNNOutput forward(const Tensor& input, const Tensor& h_0);
   RNNOutput operator()(const Tensor& input, const Tensor& h_0 = {}) {
+    return Cloneable::operator()(input, h_0);
+  }
+  RNNPackedOutput forward(const PackedSequence& input, const Tensor& h_0 = {});
+  RNNPackedOutput operator()(const PackedSequence& input, const Tensor& h_0 = {}) {
     return Cloneable::operator()(input, h_0);
   }
 
@@ -228,6 +280,10 @@ class GRU : public Cloneable<GRU, RNNBase> {
   Tensor forward(const Tensor& input) override;
   GRUOutput forward(const Tensor& input, const Tensor& h_0);
   GRUOutput operator()(const Tensor& input, const Tensor& h_0 = {}) {
+    return Cloneable::operator()(input, h_0);
+  }
+  GRUPackedOutput forward(const PackedSequence& input, const Tensor& h_0 = {});
+  GRUPackedOutput operator()(const PackedSequence& input, const Tensor& h_0 = {}) {
     return Cloneable::operator()(input, h_0);
   }
 

@@ -3,6 +3,7 @@ given weights."""
 
 import torch
 from torch import nn
+from torch.nn.utils import rnn
 
 from recorder import Recorder
 
@@ -42,6 +43,21 @@ def gru(r, case, module, x, *state):
         return dict(output=output, h_n=h)
 
     record(r, case, module, dict(x=x, **dict(zip(("h_0",), state))), call)
+
+
+def packed(r, case, module, lengths, *state, **options):
+    """Of padded sequences [T, N, 3]."""
+    x, lengths = leaf(max(lengths), len(lengths), 3), torch.tensor(lengths)
+    sequence = rnn.pack_padded_sequence(x, lengths, **options)
+    r.add(case, lengths=lengths, **{k: v for k, v in sequence._asdict().items() if v is not None})
+
+    def call(m):
+        output, last = m(sequence, state if len(state) == 2 else state[0])
+        last = last if torch.is_tensor(last) else torch.cat(last, -1)
+        return dict(output=output.data, padded=rnn.pad_packed_sequence(output, padding_value=0.5)[0],
+                    last=last)
+
+    record(r, case, module, dict(x=x, **dict(zip(("h_0", "c_0"), state))), call)
 
 
 def attention(r, case, module, inputs, **arguments):
@@ -84,3 +100,11 @@ with Recorder("sequence") as r:
     inputs = dict(query=leaf(4, 6), key=leaf(4, 6), value=leaf(4, 6))
     attention(r, "attention_causal", nn.MultiheadAttention(6, 1), inputs,
               attn_mask=torch.ones(4, 4, dtype=torch.bool).triu(1))
+
+    unsorted = dict(enforce_sorted=False)
+    packed(r, "lstm_packed", nn.LSTM(3, 4, num_layers=2, bidirectional=True), [2, 5, 1, 2],
+           leaf(4, 4, 4), leaf(4, 4, 4), **unsorted)
+    packed(r, "lstm_packed_proj", nn.LSTM(3, 4, proj_size=2), [4, 4, 1], leaf(1, 3, 2),
+           leaf(1, 3, 4))
+    packed(r, "gru_packed", nn.GRU(3, 4, bidirectional=True), [3, 2], leaf(2, 2, 4))
+    packed(r, "rnn_packed", nn.RNN(3, 4, nonlinearity="relu"), [1, 3, 3], leaf(1, 3, 4), **unsorted)

@@ -13,6 +13,7 @@
 #include "ferrite/nn/weight_norm.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/loss.h"
 #include "ferrite/ops/reduce.h"
@@ -87,6 +88,39 @@ void check(const std::string& name, nn::GRU&& gru) {
   check_recorded(name, gru, {{"output", output}, {"h_n", h_n}}, {{"x", x}, {"h_0", h_0}});
 }
 
+/// Of packed sequences.
+template <class Layer>
+void check_packed(const std::string& name, Layer&& layer, bool enforce_sorted) {
+  CAPTURE(name);
+  load(name, layer);
+  const Tensor x = leaf(name, "x"), h_0 = leaf(name, "h_0"), c_0 = leaf(name, "c_0");
+  const nn::PackedSequence packed =
+      nn::utils::rnn::pack_padded_sequence(x, golden().get(name, "lengths"), false, enforce_sorted);
+  const auto check_part = [&](const char* key, const Tensor& t) {
+    CAPTURE(key);
+    REQUIRE(t.defined() == golden().has(name, key));
+    if (t.defined()) check_equal(t.detach(), golden().get(name, key));
+  };
+  check_part("data", packed.data);
+  check_part("batch_sizes", packed.batch_sizes);
+  check_part("sorted_indices", packed.sorted_indices);
+  check_part("unsorted_indices", packed.unsorted_indices);
+  const auto run = [&] {
+    if constexpr (std::is_same_v<Layer, nn::LSTM>) {
+      const auto [output, state] = layer(packed, {h_0, c_0});
+      return std::pair(output, cat({state.h, state.c}, -1));
+    } else {
+      const auto [output, h_n] = layer(packed, h_0);
+      return std::pair(output, h_n);
+    }
+  };
+  const auto [output, last] = run();
+  const auto [padded, lengths] = nn::utils::rnn::pad_packed_sequence(output, false, 0.5);
+  check_equal(lengths, golden().get(name, "lengths"));
+  check_recorded(name, layer, {{"output", output.data}, {"padded", padded}, {"last", last}},
+                 {{"x", x}, {"h_0", h_0}, {"c_0", c_0}});
+}
+
 const nn::RNNOptions kDeep{
     .num_layers = 2, .batch_first = true, .dropout = 0.3, .bidirectional = true};
 
@@ -105,6 +139,13 @@ TEST_CASE("LSTM and GRU: outputs, states and gradients agree with PyTorch") {
   check("gru", nn::GRU(3, 4));
   check("gru_deep", nn::GRU(3, 4, kDeep));
   check("gru_bare", nn::GRU(3, 4, {.bias = false}));
+}
+
+TEST_CASE("packed sequences: outputs, states and gradients agree with PyTorch") {
+  check_packed("lstm_packed", nn::LSTM(3, 4, {.num_layers = 2, .bidirectional = true}), false);
+  check_packed("lstm_packed_proj", nn::LSTM(3, 4, {.proj_size = 2}), true);
+  check_packed("gru_packed", nn::GRU(3, 4, {.bidirectional = true}), true);
+  check_packed("rnn_packed", nn::RNN(3, 4, {}, nn::Nonlinearity::relu), false);
 }
 
 TEST_CASE("an LSTM agrees with its cell step by step, and has second derivatives") {
