@@ -27,5 +27,11 @@ using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 /// and both values if they disagree; DTypeError for inputs that are not float64. Returns true.
 bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
                const GradcheckOptions& options = {});
+/// gradcheck() with second_order.
+inline bool gradgradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
+                          GradcheckOptions options = {}) {
+  options.second_order = true;
+  return gradcheck(function, inputs, options);
+}
 
 }  // namespace ferrite::autograd

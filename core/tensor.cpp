@@ -285,6 +285,17 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& devi
   return make(std::move(storage), shape, contiguous_strides(shape), 0, dtype);
 }
 
+Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType dtype,
+                 const Device& device, std::function<void()> deleter) {
+  check_shape(shape);
+  FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "from_blob",
+                "{} has {} sizes, {} has {} strides", shape, shape.size(), strides, strides.size());
+  FERRITE_CHECK(!any_negative(strides), ValueError, "from_blob",
+                "strides must be 0 or more, got {}", strides);
+  const Tensor flat = from_blob(data, {extent(shape, strides)}, dtype, device, std::move(deleter));
+  return make(flat.storage(), shape, strides, 0, dtype);
+}
+
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape) {
   Tensor t = empty(shape, {.dtype = dtype_of<T>, .device = kCPU});

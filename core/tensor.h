@@ -406,6 +406,12 @@ class Tensor : public TensorMethods {
   Tensor view(Sizes... sizes) const {
     return view(shape_of(sizes...));
   }
+  /// The same bytes as elements of `dtype`, off the tape. If its elements have another size, the
+  /// last dimension's size changes by that factor, and its stride must be 1 (ShapeError, also for a
+  /// size, other strides or an offset that are no whole numbers of the new elements).
+  ///
+  ///   ones({2, 3}).view(kInt32);  // the bits of 1: 0x3f800000
+  Tensor view(DType dtype) const;
   /// The same elements, in row-major order, in another shape: a view if the strides allow it, else
   /// a copy. One size may be -1. ShapeError if the numbers of elements differ.
   Tensor reshape(const Shape& shape) const;
@@ -454,6 +460,9 @@ class Tensor : public TensorMethods {
   /// A view without this dimension if its size is 1; otherwise the shape stays. IndexError if the
   /// dimension is out of range.
   Tensor squeeze(int dim) const;
+  /// Without those of these dimensions whose size is 1: x.squeeze({0, 2}). ValueError for a
+  /// dimension that is named twice.
+  Tensor squeeze(const Dims& dims) const;
   /// A view with a further dimension of size 1 before dimension `dim`, or at the end for dim() and
   /// -1. IndexError unless `dim` is in [-dim() - 1, dim()]; ShapeError for more than kMaxDims
   /// dimensions.
@@ -668,20 +677,31 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype = get_default_dtype
 /// The same for memory of `device`; see Storage::wrap for when `deleter` runs.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, const Device& device,
                  std::function<void()> deleter = {});
-/// Its dtype and device are those of the options: from_blob(data, {2, 3}, dtype(kFloat64)), on the
-/// host if they name no device. TensorOptions{...} always has one, the thread's default device if
-/// .device is left out: name it there if set_default_device() may have been called.
+/// With strides, in elements and 0 or more (ValueError): from_blob(columns, {2, 3}, {1, 2}).
+Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
+                 DType dtype = get_default_dtype(), const Device& device = {},
+                 std::function<void()> deleter = {});
+
+/// Their dtype and device are those of the options: from_blob(data, {2, 3}, dtype(kFloat64)), on
+/// the host if they name no device. TensorOptions{...} always has one, the thread's default device
+/// if .device is left out: name it there if set_default_device() may have been called.
 template <class T>
 requires std::same_as<T, TensorOptions> || std::same_as<T, TensorOptionsBuilder> Tensor
-from_blob(void* data, const Shape& shape, const T& options, std::function<void()> deleter = {}) {
+from_blob(void* data, const Shape& shape, const Strides& strides, const T& options,
+          std::function<void()> deleter = {}) {
   TensorOptions all{.device = Device()};
   if constexpr (std::same_as<T, TensorOptions>)
     all = options;
   else
     all = options.over(all);
-  Tensor made = from_blob(data, shape, all.dtype, all.device, std::move(deleter));
+  Tensor made = from_blob(data, shape, strides, all.dtype, all.device, std::move(deleter));
   if (all.requires_grad) made.set_requires_grad();
   return made;
+}
+template <class T>
+requires std::same_as<T, TensorOptions> || std::same_as<T, TensorOptionsBuilder> Tensor
+from_blob(void* data, const Shape& shape, const T& options, std::function<void()> deleter = {}) {
+  return from_blob(data, shape, contiguous_strides(shape), options, std::move(deleter));
 }
 /// Copies `values` (row-major) into a new tensor on the host; ShapeError unless the counts agree.
 template <class T>

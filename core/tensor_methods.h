@@ -45,6 +45,8 @@ class TensorMethods {
   Tensor mul(Scalar other) const;
   Tensor div(const Tensor& other) const;
   Tensor div(Scalar other) const;
+  Tensor div(const Tensor& other, std::string_view rounding_mode) const;
+  Tensor div(Scalar other, std::string_view rounding_mode) const;
 
   // ---- ops/complex.h
   Tensor real() const;
@@ -213,8 +215,12 @@ class TensorMethods {
   Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor where(const Tensor& condition, Scalar other) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor clamp(const Tensor& min) const;
+  Tensor clamp(const Tensor& min, const Tensor& max) const;
   Tensor clamp_min(Scalar min) const;
+  Tensor clamp_min(const Tensor& min) const;
   Tensor clamp_max(Scalar max) const;
+  Tensor clamp_max(const Tensor& max) const;
   Tensor pow(Scalar exponent) const;
   Tensor pow(const Tensor& exponent) const;
   const Tensor& pow_(Scalar exponent) const;

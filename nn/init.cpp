@@ -131,6 +131,42 @@ const Tensor& constant_(const Tensor& t, double value) {
 const Tensor& zeros_(const Tensor& t) { return constant_(t, 0); }
 const Tensor& ones_(const Tensor& t) { return constant_(t, 1); }
 
+const Tensor& eye_(const Tensor& t) {
+  FERRITE_CHECK(t.dim() == 2, ShapeError, "eye_", "expected 2 dimensions, got {}", t.shape());
+  zeros_(t);
+  ones_(t.detach().diagonal());
+  return t;
+}
+
+const Tensor& dirac_(const Tensor& t, std::int64_t groups) {
+  FERRITE_CHECK(t.dim() >= 3 && t.dim() <= 5, ShapeError, "dirac_",
+                "expected a weight [out, in, *kernel] of 3 to 5 dimensions, got {}", t.shape());
+  FERRITE_CHECK(groups > 0 && t.size(0) % groups == 0, ValueError, "dirac_",
+                "expected groups that divide {} outputs, got {}", t.size(0), groups);
+  zeros_(t);
+  Tensor middle = t.detach();
+  while (middle.dim() > 2) middle = middle.select(2, middle.size(2) / 2);
+  const std::int64_t outputs = t.size(0) / groups;
+  for (std::int64_t g = 0; g < groups; ++g)
+    ones_(middle.narrow(0, g * outputs, outputs).diagonal());
+  return t;
+}
+
+const Tensor& sparse_(const Tensor& t, double sparsity, double std, Generator* generator) {
+  FERRITE_CHECK(t.dim() == 2, ShapeError, "sparse_", "expected 2 dimensions, got {}", t.shape());
+  FERRITE_CHECK(sparsity >= 0 && sparsity <= 1, ValueError, "sparse_",
+                "expected a part of the elements in [0, 1], got {}", sparsity);
+  return draw_on_host(t, [&](const Tensor& x) {
+    ferrite::normal_(x, 0, std, or_default(generator));
+    const auto count =
+        static_cast<std::int64_t>(std::ceil(sparsity * static_cast<double>(x.size(0))));
+    for (std::int64_t column = 0; column < x.size(1); ++column) {
+      const Tensor rows = randperm(x.size(0), {.device = kCPU}, or_default(generator));
+      x.select(1, column).index_fill_(0, rows.narrow(0, 0, count), 0);
+    }
+  });
+}
+
 const Tensor& xavier_uniform_(const Tensor& t, double gain, Generator* generator) {
   const double bound = std::numbers::sqrt3 * xavier_std(t, gain);
   return init::uniform_(t, -bound, bound, generator);

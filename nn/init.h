@@ -68,6 +68,17 @@ const Tensor& zeros_(const Tensor& t);
 /// Sets every element to 1, in place, without recording it, and returns the tensor.
 const Tensor& ones_(const Tensor& t);
 
+/// The identity: 1 at [i, i], else 0. ShapeError unless it has 2 dimensions.
+const Tensor& eye_(const Tensor& t);
+/// Makes a weight of convolutions [out, in, *kernel] pass its inputs on: 1 in the middle of the
+/// kernel of output i and input i, else 0, in each of the `groups` of outputs. ShapeError below 3
+/// dimensions and above 5, ValueError unless the groups divide the outputs.
+const Tensor& dirac_(const Tensor& t, std::int64_t groups = 1);
+/// Normal with standard deviation `std`, and 0 in the part `sparsity` of each column, rounded up
+/// (Martens 2010). ShapeError unless it has 2 dimensions, ValueError for a part outside [0, 1].
+const Tensor& sparse_(const Tensor& t, double sparsity, double std = 0.01,
+                      Generator* generator = nullptr);
+
 /// Uniform within +-gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 const Tensor& xavier_uniform_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
 /// Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)).

@@ -10,6 +10,8 @@
 // values are used.
 #pragma once
 
+#include <string_view>
+
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -34,6 +36,14 @@ Tensor mul(const Tensor& a, Scalar b);
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, Scalar b);
 Tensor div(Scalar a, const Tensor& b);
+/// The quotient rounded to a whole number: "trunc" rounds towards 0, "floor" down, as
+/// floor_divide(). The dtype is the promoted one: integers stay integers, and divided by 0 give 0.
+/// The gradient is 0. ValueError for another mode; DTypeError for complex numbers, and if both are
+/// bool.
+///
+///   div(tensor({7, -7}), 2, "trunc");  // 3, -3
+Tensor div(const Tensor& a, const Tensor& b, std::string_view rounding_mode);
+Tensor div(const Tensor& a, Scalar b, std::string_view rounding_mode);
 
 /// The elementwise sum; see add().
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }

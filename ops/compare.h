@@ -153,6 +153,12 @@ Tensor where(const Tensor& condition, Scalar a, Scalar b);
 ///
 ///   Tensor y = clamp(x, 0, 1);
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// With bounds for each element, of which one may be undefined; shapes broadcast and dtypes are
+/// promoted. NaN in a bound gives NaN. The gradient goes to what the result equals, as maximum()
+/// and minimum() divide it.
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max = {});
+Tensor clamp_min(const Tensor& x, const Tensor& min);
+Tensor clamp_max(const Tensor& x, const Tensor& max);
 /// clamp(x, min): elements below the bound become the bound.
 Tensor clamp_min(const Tensor& x, Scalar min);
 /// clamp(x, {}, max): elements above the bound become the bound.

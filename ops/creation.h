@@ -96,6 +96,10 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                const TensorOptions& options = {}, Generator* generator = nullptr);
 Tensor randint(std::int64_t high, const Shape& shape, const TensorOptions& options = {},
                Generator* generator = nullptr);
+/// With the shape, dtype and device of another tensor.
+Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,
+                    Generator* generator = nullptr);
+Tensor randint_like(const Tensor& like, std::int64_t high, Generator* generator = nullptr);
 /// The numbers 0 to n - 1 in random order, [n], int64 by default. ValueError for a negative n, or
 /// if the dtype does not hold them.
 Tensor randperm(std::int64_t n, const TensorOptions& options = {}, Generator* generator = nullptr);
@@ -103,6 +107,12 @@ Tensor randperm(std::int64_t n, const TensorOptions& options = {}, Generator* ge
 /// floating, ValueError for an std below 0.
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
               Generator* generator = nullptr);
+/// The same with a mean or a standard deviation for each element; shapes broadcast and dtypes are
+/// promoted. Off the tape. DTypeError and ValueError as above; that no std is below 0 is not
+/// checked for tensors on devices.
+Tensor normal(const Tensor& mean, const Tensor& std, Generator* generator = nullptr);
+Tensor normal(const Tensor& mean, double std = 1, Generator* generator = nullptr);
+Tensor normal(double mean, const Tensor& std, Generator* generator = nullptr);
 /// 1 with probability p[i], else 0, with the shape and dtype of `p`, floating (DTypeError), whose
 /// values, in [0, 1], are not checked. Off the tape.
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);

@@ -13,6 +13,7 @@
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex_parts.h"
 #include "ferrite/ops/composite.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/indexing.h"
 #include "ferrite/ops/place.h"
@@ -234,6 +235,8 @@ Tensor nonzero(const Tensor& x) {
   kernels::nonzero(stream, out, x);
   return out;
 }
+
+std::vector<Tensor> where(const Tensor& condition) { return unbind(nonzero(condition), 1); }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const profiler::OpRange range("masked_select", x, mask);

@@ -87,6 +87,10 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The coordinates of the elements that are not zero, in row-major order: int64 [count, x.dim()].
 /// It waits for the device.
 Tensor nonzero(const Tensor& x);
+/// The same, as an index for each dimension: x.dim() tensors, int64 [count].
+///
+///   std::vector<Tensor> at = where(x > 0);  // the coordinates of positive elements
+std::vector<Tensor> where(const Tensor& condition);
 
 /// 1 at the class and 0 elsewhere: int64 [*classes.shape(), num_classes], for classes of int64 or
 /// int32 (DTypeError for others). Without num_classes it is the largest class + 1, which waits for

@@ -12,8 +12,11 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex.h"
+#include "ferrite/ops/composite.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/promotion.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/ops/renamed.h"
 #include "ferrite/ops/unary.h"
 
@@ -164,6 +167,36 @@ Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& 
   return detail::with_grad(std::move(out), options);
 }
 
+Tensor normal(const Tensor& mean, const Tensor& std, Generator* generator) {
+  return ops::composite(
+      "normal",
+      [&] {
+        const NoGradGuard guard;
+        const DType dtype = ops::result_type(mean, std);
+        require_floating(dtype, "normal");
+        FERRITE_CHECK(!std.device().is_host() || !any(std < 0).item<bool>(), ValueError, "normal",
+                      "expected standard deviations of 0 or more, got {}",
+                      std.min().item<double>());
+        const Tensor noise = randn(broadcast_shapes(mean.shape(), std.shape(), "normal"),
+                                   {.dtype = dtype, .device = mean.device()}, generator);
+        return noise.mul_(std).add_(mean);
+      },
+      mean, std);
+}
+Tensor normal(const Tensor& mean, double std, Generator* generator) {
+  check_normal(std, "normal");
+  return ops::composite(
+      "normal",
+      [&] {
+        const NoGradGuard guard;
+        return randn_like(mean, generator).mul_(std).add_(mean);
+      },
+      mean);
+}
+Tensor normal(double mean, const Tensor& std, Generator* generator) {
+  return normal(full({}, mean, {.dtype = std.dtype(), .device = std.device()}), std, generator);
+}
+
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const TensorOptions& given,
                Generator* generator) {
   const profiler::OpRange range("randint");
@@ -193,6 +226,19 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator* generat
   const Tensor out = empty({n}, {.dtype = kInt64, .device = options.device});
   kernels::permutation(current_stream(out.device()), out, take(generator, out.device(), n, kInt64));
   return detail::with_grad(out.to(dtype), options);
+}
+
+Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high, Generator* generator) {
+  return ops::composite(
+      "randint_like",
+      [&] {
+        return randint(low, high, like.shape(), {.dtype = like.dtype(), .device = like.device()},
+                       generator);
+      },
+      like);
+}
+Tensor randint_like(const Tensor& like, std::int64_t high, Generator* generator) {
+  return randint_like(like, 0, high, generator);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {

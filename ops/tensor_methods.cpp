@@ -99,6 +99,12 @@ Tensor TensorMethods::where(const Tensor& condition, Scalar other) const {
 Tensor TensorMethods::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return ferrite::clamp(self(), min, max);
 }
+Tensor TensorMethods::clamp(const Tensor& min) const { return ferrite::clamp(self(), min); }
+Tensor TensorMethods::clamp(const Tensor& min, const Tensor& max) const {
+  return ferrite::clamp(self(), min, max);
+}
+Tensor TensorMethods::clamp_min(const Tensor& min) const { return ferrite::clamp_min(self(), min); }
+Tensor TensorMethods::clamp_max(const Tensor& max) const { return ferrite::clamp_max(self(), max); }
 Tensor TensorMethods::clamp_min(Scalar min) const { return ferrite::clamp_min(self(), min); }
 Tensor TensorMethods::clamp_max(Scalar max) const { return ferrite::clamp_max(self(), max); }
 Tensor TensorMethods::pow(Scalar exponent) const { return ferrite::pow(self(), exponent); }
@@ -106,6 +112,12 @@ Tensor TensorMethods::pow(const Tensor& exponent) const { return ferrite::pow(se
 const Tensor& TensorMethods::pow_(Scalar exponent) const { return ferrite::pow_(self(), exponent); }
 const Tensor& TensorMethods::pow_(const Tensor& exponent) const {
   return ferrite::pow_(self(), exponent);
+}
+Tensor TensorMethods::div(const Tensor& other, std::string_view rounding_mode) const {
+  return ferrite::div(self(), other, rounding_mode);
+}
+Tensor TensorMethods::div(Scalar other, std::string_view rounding_mode) const {
+  return ferrite::div(self(), other, rounding_mode);
 }
 Tensor TensorMethods::floor_divide(const Tensor& other) const {
   return ferrite::floor_divide(self(), other);

@@ -101,6 +101,38 @@ Tensor Tensor::view(const Shape& shape) const {
   return make_view(*this, *v, "view", reshape_back(*this));
 }
 
+Tensor Tensor::view(DType dtype) const {
+  if (tracing::on())
+    return tracing::op("view_dtype", {*this}, {{"dtype", std::string(name(dtype))}},
+                       [&] { return view(dtype); });
+  const profiler::OpRange range("view", *this);
+  check_defined(*this, "view");
+  const auto from = static_cast<std::int64_t>(ferrite::itemsize(this->dtype())),
+             to = static_cast<std::int64_t>(ferrite::itemsize(dtype));
+  Shape shape = this->shape();
+  Strides strides = this->strides();
+  std::int64_t offset = storage_offset();
+  // In elements of `to`; false if they are no whole numbers.
+  const auto scale = [&](std::int64_t& count) {
+    const bool whole = count * from % to == 0;
+    count = count * from / to;
+    return whole;
+  };
+  if (from != to) {
+    const int last = dim() - 1;
+    FERRITE_CHECK(last >= 0 && strides[last] == 1, ShapeError, "view",
+                  "elements of {} become ones of {} along a last dimension of stride 1, got {} of "
+                  "strides {}",
+                  this->dtype(), dtype, describe(), strides);
+    bool whole = scale(shape[last]) && scale(offset);
+    for (int d = 0; d < last; ++d) whole = scale(strides[d]) && whole;
+    FERRITE_CHECK(whole, ShapeError, "view",
+                  "{} of strides {} and offset {} does not consist of whole elements of {}",
+                  describe(), this->strides(), storage_offset(), dtype);
+  }
+  return as_strided(*this, shape, strides, offset, dtype);
+}
+
 Tensor Tensor::reshape(const Shape& shape) const {
   if (tracing::on())
     return tracing::op("reshape", {*this}, {{"shape", tracing::sizes(shape)}},
@@ -157,6 +189,18 @@ Tensor Tensor::squeeze(int dim) const {
   const profiler::OpRange range("squeeze", *this);
   check_defined(*this, "squeeze");
   return make_view(*this, geometry::squeeze(*this, dim), "squeeze", reshape_back(*this));
+}
+
+Tensor Tensor::squeeze(const Dims& dims) const {
+  check_defined(*this, "squeeze");
+  std::vector<int> sorted;
+  for (const std::int64_t d : dims) sorted.push_back(normalize_dim(d, dim(), "squeeze"));
+  std::ranges::sort(sorted, std::greater());
+  FERRITE_CHECK(std::ranges::adjacent_find(sorted) == sorted.end(), ValueError, "squeeze",
+                "expected each dimension once, got {}", dims);
+  Tensor out = *this;
+  for (const int d : sorted) out = out.squeeze(d);
+  return out;
 }
 
 Tensor Tensor::unsqueeze(int dim) const {

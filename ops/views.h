@@ -30,6 +30,7 @@ inline Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t 
 /// The tensor without dimensions of size 1: a view; see Tensor::squeeze().
 inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
 inline Tensor squeeze(const Tensor& x, int dim) { return x.squeeze(dim); }
+inline Tensor squeeze(const Tensor& x, const Dims& dims) { return x.squeeze(dims); }
 /// The tensor with a further dimension of size 1: a view; see Tensor::unsqueeze().
 inline Tensor unsqueeze(const Tensor& x, int dim) { return x.unsqueeze(dim); }
 

@@ -229,6 +229,11 @@ def table():
     t["hardtanh"] = (options(**ends), lambda x, a: F.hardtanh(x[0], a["min"], a["max"]), 0)
     t["hardtanh_"] = (options(True, **ends), lambda x, a: F.hardtanh_(x[0], a["min"], a["max"]), 0)
     t["clamp"] = (bounds(False), lambda x, a: torch.clamp(x[0], a["min"], a["max"]), 0)
+    t["clamp_tensor"] = (where_three, lambda x, a: torch.clamp(x[1], x[2]), 0)
+    for mode in ["trunc", "floor"]:
+        f = lambda x, y, mode=mode: torch.div(x, y, rounding_mode=mode)
+        t["div_" + mode] = (binary(False), lambda x, a, f=f: f(x[0], x[1]), 0)
+        t[f"div_{mode}_scalar"] = (with_scalar(False), lambda x, a, f=f: f(x[0], a["other"]), 0)
     t["clamp_"] = (bounds(True), lambda x, a: x[0].clamp_(a["min"], a["max"]), 0)
     for name in BINARY:
         t[name] = (binary(False), lambda x, a, f=getattr(torch, name): f(x[0], x[1]), ulp(name))

@@ -132,6 +132,13 @@ void add_binary(Table& t) {
   add_scalar("fmod", fmod), add_scalar("copysign", copysign), add_scalar("xlogy", xlogy);
   add_scalar("bitwise_and", bitwise_and), add_scalar("bitwise_or", bitwise_or);
   add_scalar("bitwise_xor", bitwise_xor);
+  t["clamp_tensor"] = [](In in, Args) { return Tensors{clamp(in[1], in[2])}; };
+  for (const std::string mode : {"trunc", "floor"}) {
+    t["div_" + mode] = [=](In in, Args) { return Tensors{div(in[0], in[1], mode)}; };
+    t["div_" + mode + "_scalar"] = [=](In in, Args a) {
+      return Tensors{div(in[0], to_scalar(a["other"]), mode)};
+    };
+  }
   t["rxlogy_scalar"] = [](In in, Args a) { return Tensors{xlogy(to_scalar(a["other"]), in[0])}; };
   t["isclose"] = [](In in, Args a) {
     return Tensors{isclose(in[0], in[1], a["rtol"], a["atol"], a["equal_nan"])};

@@ -110,6 +110,30 @@ TEST_CASE("orthogonal rows, or columns") {
   CHECK_THROWS_AS(init::orthogonal_(empty({3})), ShapeError);
 }
 
+TEST_CASE("identities and sparse weights") {
+  const Tensor matrix = full({2, 3}, 7);
+  CHECK(init::eye_(matrix).to_vector<double>() == std::vector<double>{1, 0, 0, 0, 1, 0});
+  const Tensor kernel = full({4, 2, 3}, 7).set_requires_grad();
+  init::dirac_(kernel);
+  CHECK(kernel.select(2, 1).to_vector<double>() == std::vector<double>{1, 0, 0, 1, 0, 0, 0, 0});
+  CHECK(kernel.sum().item<double>() == 2);
+  init::dirac_(kernel, 2);
+  CHECK(kernel.select(2, 1).to_vector<double>() == std::vector<double>{1, 0, 0, 1, 1, 0, 0, 1});
+  const Tensor images = randn({2, 3, 5, 5}), same = empty({3, 3, 3, 3});
+  init::dirac_(same);
+  check_close(conv2d(images, same, {}, {.padding = 1}), images, 0, 0);
+
+  const Tensor sparse = empty({10, 200});
+  init::sparse_(sparse, 0.25, 2);
+  for (const double zeros : (sparse == 0).sum(0).to_vector<double>()) CHECK(zeros == 3);
+  CHECK(sparse.index({sparse != 0}).std().item<double>() == doctest::Approx(2).epsilon(0.1));
+  CHECK_THROWS_AS(init::eye_(empty({3})), ShapeError);
+  CHECK_THROWS_AS(init::dirac_(matrix), ShapeError);
+  CHECK_THROWS_AS(init::dirac_(kernel, 3), ValueError);
+  CHECK_THROWS_AS(init::sparse_(kernel, 0.1), ShapeError);
+  CHECK_THROWS_AS(init::sparse_(matrix, 1.5), ValueError);
+}
+
 TEST_CASE("fans and gains") {
   CHECK(init::calculate_fans(empty({4, 3, 5, 2})).in == 30);
   CHECK(init::calculate_fans(empty({4, 3, 5, 2})).out == 40);

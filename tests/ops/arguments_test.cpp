@@ -91,7 +91,7 @@ TEST_CASE("options out of range") {
       {"ValueError", "dropout2d", [&] { dropout2d(image, 2); }},
       {"ValueError", "softplus", [&] { softplus(x, 0); }},
       {"ValueError", "hardtanh", [&] { hardtanh(x, 1, -1); }},
-      {"ValueError", "clamp", [&] { clamp(x, {}); }},
+      {"ValueError", "clamp", [&] { clamp(x, std::nullopt); }},
       {"ValueError", "isclose", [&] { isclose(x, x, -1); }},
       {"ValueError", "pow", [&] { pow(integers, -1); }},
       {"ValueError", "pow_", [&] { pow_(integers, -1); }},

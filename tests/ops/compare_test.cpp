@@ -193,7 +193,7 @@ TEST_CASE("compare: clamp") {
   const Tensor x = tensor({-5, 5});
   check_equal(x.clamp_(0, 3), tensor({0, 3}));
   CHECK_THROWS_AS(x.clamp_(0.5), DTypeError);
-  CHECK_THROWS_AS(clamp(x, {}, {}), ValueError);
+  CHECK_THROWS_AS(clamp(x, std::nullopt), ValueError);
   CHECK_THROWS_AS(clamp(tensor({true}), false), DTypeError);
   CHECK_THROWS_AS(clamp(Tensor(), 0), ValueError);
   for (const bool create_graph : {false, true}) {
@@ -227,6 +227,46 @@ TEST_CASE("compare: clamp") {
                             {.second_order = true}));
   CHECK(autograd::gradcheck([](const auto& in) { return (in[0] * 1).clamp_({}, 0.5); }, {y},
                             {.second_order = true}));
+}
+
+TEST_CASE("compare: clamp to bounds that are tensors") {
+  const Tensor x = tensor({-5.0, 0.5, 5.0, NAN}), low = tensor({-1.0, 1.0, NAN, 0.0});
+  check_equal(clamp(x, low), tensor({-1.0, 1.0, NAN, NAN}));
+  check_equal(x.clamp(low, tensor(0.75)), tensor({-1.0, 0.75, NAN, NAN}));
+  check_equal(clamp(x, {}, low), tensor({-5.0, 0.5, NAN, NAN}));
+  check_equal(x.clamp_max(low), x.clamp({}, low));
+  check_equal(clamp_min(tensor({1, 2}), tensor({1.5, 1.5})), tensor({1.5, 2.0}));
+  CHECK(clamp(ones({2, 1}), zeros({3})).shape() == Shape{2, 3});
+  CHECK_THROWS_AS(clamp(x, Tensor(), Tensor()), ValueError);
+  CHECK_THROWS_AS(clamp(x, zeros({3})), ShapeError);
+  CHECK_THROWS_AS(x.to(kComplexFloat).clamp(low), DTypeError);
+  const Tensor a = numbers({4, 5}).set_requires_grad(), b = (numbers({5}) / 2).set_requires_grad();
+  CHECK(autograd::gradcheck([](const auto& in) { return clamp(in[0], in[1] - 0.6, in[1] + 0.7); },
+                            {a, b}, {.second_order = true}));
+  CHECK(autograd::gradgradcheck([](const auto& in) { return clamp(in[0], in[1]); }, {a, b}));
+}
+
+TEST_CASE("compare: quotients rounded to whole numbers") {
+  const Tensor a = tensor({7, -7, 7, -7, 7}), b = tensor({2, 2, -2, -2, 0});
+  check_equal(div(a, b, "trunc"), tensor({3, -3, -3, 3, 0}));
+  check_equal(div(a, b, "floor"), tensor({3, -4, -4, 3, 0}));
+  check_equal(a.div(2, "trunc"), tensor({3, -3, 3, -3, 3}));
+  check_equal(a.div(2, "floor"), tensor({3, -4, 3, -4, 3}));
+  check_equal(div(a, 2.0, "trunc"), tensor({3.0, -3.0, 3.0, -3.0, 3.0}));
+  check_equal(div(tensor({7.5, -7.5}), tensor({2, 0}), "trunc"), tensor({3.0, -INFINITY}));
+  // The quotient, 2.9993, is not rounded to 3 before it is truncated.
+  const Tensor half = tensor({2047.0}, {.dtype = kFloat16});
+  check_close(div(half, 682.5, "trunc"), {2}, 0);
+  check_close(div(half, tensor({682.5}, {.dtype = kFloat16}), "trunc"), {2}, 0);
+  const Tensor x = tensor({1.0, 0.0}).set_requires_grad(), y = zeros({2, 2}).set_requires_grad();
+  sum(div(x, y, "trunc") + x.div(2, "floor")).backward();
+  check_equal(x.grad(), zeros({2}));
+  check_equal(y.grad(), zeros({2, 2}));
+  CHECK_THROWS_WITH_AS(div(a, b, "round"),
+                       "[div] expected the rounding mode \"trunc\" or \"floor\", got \"round\"",
+                       ValueError);
+  CHECK_THROWS_AS(div(tensor({true}), tensor({true}), "trunc"), DTypeError);
+  CHECK_THROWS_AS(div(a.to(kComplexFloat), b, "trunc"), DTypeError);
 }
 
 TEST_CASE("compare: gradients of two operands, broadcast, to second order") {

@@ -102,6 +102,18 @@ constexpr std::int64_t kMany = 200003;
 
 }  // namespace
 
+TEST_CASE("creation: from_blob with strides") {
+  std::vector<double> data{1, 2, 3, 4, 5, 6};
+  const Tensor columns = from_blob(data.data(), {2, 3}, {1, 2}, kFloat64);
+  CHECK(columns.to_vector<double>() == std::vector<double>{1, 3, 5, 2, 4, 6});
+  CHECK(columns.storage()->nbytes() == 6 * 8);
+  const Tensor same = from_blob(data.data(), {3}, {0}, dtype(kFloat64).requires_grad(true));
+  CHECK(same.to_vector<double>() == std::vector<double>{1, 1, 1});
+  CHECK(same.requires_grad());
+  CHECK_THROWS_AS(from_blob(data.data(), {2, 3}, {1}, kFloat64), ShapeError);
+  CHECK_THROWS_AS(from_blob(data.data(), {2, 3}, {1, -2}, kFloat64), ValueError);
+}
+
 TEST_CASE("random: distributions") {
   for (DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16}) {
     CAPTURE(dtype);
@@ -212,6 +224,31 @@ TEST_CASE("random: randint, randperm, bernoulli") {
   const Tensor mask = zeros({kMany}, {.dtype = kBool});
   bernoulli_(mask, 0.1, &g);
   CHECK(std::abs(mean(mask.to(kFloat64)).item<double>() - 0.1) < 0.0035);
+}
+
+TEST_CASE("random: normal of tensors, randint_like") {
+  manual_seed(4);
+  const Tensor mean = tensor({-10.0, 0.0, 10.0}), std = tensor({{1.0}, {0.0}});
+  const Tensor x = normal(mean.expand({20000, 1, 3}), std);
+  CHECK(x.shape() == Shape{20000, 2, 3});
+  check_equal(x.select(1, 1), mean.expand({20000, 3}));
+  check_close(x.select(1, 0).mean(0), {-10, 0, 10}, 0, 0.03);
+  check_close(x.select(1, 0).std(0), {1, 1, 1}, 0, 0.03);
+  check_equal(normal(mean, 0), mean);
+  check_equal(normal(2, zeros({3}, {.dtype = kFloat64})), full({3}, 2, {.dtype = kFloat64}));
+  CHECK_FALSE(normal(mean.set_requires_grad(), 1).requires_grad());
+  CHECK_THROWS_AS(normal(mean, tensor({1.0, -1.0, 1.0})), ValueError);
+  CHECK_THROWS_AS(normal(mean, -1), ValueError);
+  CHECK_THROWS_AS(normal(tensor({1, 2}), 1), DTypeError);
+  CHECK_THROWS_AS(normal(tensor({1, 2}), tensor({1, 2})), DTypeError);
+  CHECK_THROWS_AS(normal(1, Tensor()), ValueError);
+
+  const Tensor i = randint_like(zeros({500}, {.dtype = kUInt8}), 3, 6);
+  CHECK(i.dtype() == kUInt8);
+  CHECK(i.min().item<int>() == 3);
+  CHECK(i.max().item<int>() == 5);
+  CHECK(randint_like(zeros({4}), 2).dtype() == kFloat32);
+  CHECK_THROWS_AS(randint_like(i, 300), ValueError);
 }
 
 TEST_CASE("random: members, the tape, errors") {

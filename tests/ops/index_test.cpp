@@ -229,6 +229,15 @@ TEST_CASE("the last of equal indices stays") {
         std::vector<double>{0, 3, 0});
 }
 
+TEST_CASE("where() of a condition gives an index for each dimension") {
+  const Tensor x = tensor({{1, 0, 2}, {0, 3, 0}});
+  const std::vector<Tensor> at = where(x > 0);
+  REQUIRE(at.size() == 2);
+  check_equal(at[0], tensor({0, 0, 1}));
+  check_equal(at[1], tensor({0, 2, 1}));
+  CHECK(where(zeros({2, 2})).at(1).shape() == Shape{0});
+}
+
 TEST_CASE("masked_fill broadcasts both ways, masked_fill_ one way") {
   const Tensor x = zeros({2, 1}), mask = tensor({true, false});
   CHECK(x.masked_fill(mask, 3).to_vector<double>() == std::vector<double>{3, 0, 3, 0});

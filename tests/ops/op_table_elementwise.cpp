@@ -124,6 +124,7 @@ void add_activations(std::vector<Op>& table) {
   add("full_like", Takes::any, [](T x) { return ones_like(x); });
   random_results(add("rand_like", Takes::floating, [](T x) { return rand_like(x); }));
   random_results(add("randn_like", Takes::floating, [](T x) { return randn_like(x); }));
+  random_results(add("randint_like", Takes::any, [](T x) { return randint_like(x, 2); }));
   random_results(add("bernoulli", Takes::floating, {{{3, 5}, Fill::constant}},
                      [](T x) { return bernoulli(x); }));
   const Adder channels{table, Takes::floating, {{{2, 3, 4}}}};

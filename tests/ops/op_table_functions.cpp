@@ -35,6 +35,9 @@ void add_blends(std::vector<Op>& table) {
   add("xlogy", any, {row}, [](T b) { return xlogy(0.5, b); });
   add("heaviside", any, [](T a, T b) { return heaviside(a, b); });
   add("fmax", any, [](T a, T b) { return fmax(a, b); });
+  add("clamp", any, [](T a, T b) { return clamp(a, b); });
+  add("div", numeric, [](T a, T b) { return div(a, b, "trunc"); });
+  add("div", any, {row}, [](T a) { return div(a, 2, "floor"); });
   add("fmin", any, [](T a, T b) { return fmin(a, b); });
   add("float_power", any, {row}, [](T a) { return float_power(a, 2.5); });
   add("float_power", any, {row, row}, [](T a, T b) { return float_power(a, b); });

@@ -101,6 +101,7 @@ void add_views(std::vector<Op>& table) {
   add("select", any, [](C c) { return c[0].select(2, -1); });
   add("narrow", any, [](C c) { return c[0].narrow(2, 0, 3); });
   add("squeeze", any, [](C c) { return c[0].squeeze(); });
+  add("squeeze", {{{1, 2, 1}}}, [](C c) { return c[0].squeeze({0, 2}); });
   add("unsqueeze", any, [](C c) { return c[0].unsqueeze(-1); });
   add("transpose", any, [](C c) { return c[0].mT(); });
 }

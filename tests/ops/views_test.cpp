@@ -166,6 +166,40 @@ TEST_CASE("edge cases of shapes") {
   CHECK(movedim(zeros({2, 3, 4}), 0, -1).shape() == Shape{3, 4, 2});
 }
 
+TEST_CASE("squeeze of several dimensions") {
+  const Tensor x = zeros({1, 2, 1, 1}).set_requires_grad();
+  CHECK(x.squeeze({0, 2}).shape() == Shape{2, 1});
+  CHECK(squeeze(x, {-1, 1, 0}).shape() == Shape{2, 1});
+  CHECK_THROWS_AS(x.squeeze({0, -4}), ValueError);
+  CHECK_THROWS_AS(x.squeeze({0, 4}), IndexError);
+  x.squeeze({0, 3}).sum().backward();
+  check_equal(x.grad(), ones({1, 2, 1, 1}));
+}
+
+TEST_CASE("the bytes of a tensor as elements of another dtype") {
+  const Tensor x = tensor({{1.0, 2.0, 0.0, -0.0}, {0.5, NAN, 3.0, 4.0}});
+  const Tensor bits = x.view(kInt32);
+  CHECK(bits[0].to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{0x3f800000, 0x40000000, 0, INT32_MIN});
+  bits[0][2].fill_(0x40400000);
+  CHECK(x[0][2].item<float>() == 3);
+  check_equal(bits.view(kFloat32), x);
+  CHECK(x.view(kUInt8).shape() == Shape{2, 16});
+  CHECK(x.view(kFloat64).shape() == Shape{2, 2});
+  check_equal(x.view(kComplexFloat).real(),
+              x.index({indexing::Slice(), indexing::Slice(0, {}, 2)}));
+  CHECK(x.t().view(kInt32).strides() == Strides{1, 4});
+  CHECK(x.transpose(0, 1).unsqueeze(-1).expand({4, 2, 1}).view(kInt32).shape() == Shape{4, 2, 1});
+  CHECK(zeros({}).view(kInt32).item<std::int64_t>() == 0);
+  const Tensor leaf = ones({2}).set_requires_grad();
+  CHECK_FALSE(leaf.view(kInt32).requires_grad());
+  CHECK_THROWS_AS(x.t().view(kFloat64), ShapeError);
+  CHECK_THROWS_AS(zeros({2, 3}).view(kFloat64), ShapeError);
+  CHECK_THROWS_AS(x.narrow(1, 1, 2).view(kFloat64), ShapeError);
+  CHECK_THROWS_AS(zeros({}).view(kUInt8), ShapeError);
+  CHECK_THROWS_AS(Tensor().view(kUInt8), ValueError);
+}
+
 TEST_CASE("errors of views") {
   const Tensor x = zeros({2, 3});
   CHECK_THROWS_WITH_AS(x.t().view({6}), doctest::Contains("reshape"), ShapeError);
