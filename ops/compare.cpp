@@ -287,8 +287,10 @@ namespace {
 Tensor scalar_like(Scalar value, const Tensor& beside) {
   FERRITE_CHECK(beside.defined(), ValueError, "where", "the tensor is undefined");
   const DType dtype = ops::result_type(beside, value);
-  ops::check_storable(value, dtype, "where");
-  return full({}, value, {.dtype = dtype, .device = beside.device()});
+  // As in PyTorch, -1e9 beside float16 is -infinity: masks of scores are written so.
+  const DType wide = is_floating(dtype) && itemsize(dtype) == 2 ? kFloat32 : dtype;
+  ops::check_storable(value, wide, "where");
+  return full({}, value, {.dtype = wide, .device = beside.device()}).to(dtype);
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ Tensor fmin(const Tensor& a, const Tensor& b);
 ///
 ///   Tensor y = where(x > 0, x, 0.1 * x);
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// Of a number and a tensor. ValueError for a number outside the range of the result's dtype, of
+/// 16-bit types outside that of float32: what they do not hold is infinite.
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b);
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 /// The result has the default dtype if one of the numbers is floating, bool if both are bool, else

@@ -256,7 +256,7 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
            [a = Saved(a), b = Saved(b), la = Like(a), lb = Like(b)](const Tensor& grad,
                                                                     Needs needs) -> Gradients {
              return {needs[0] ? la.reduce(grad) : Tensor(),
-                     needs[1] ? lb.reduce(neg(grad * trunc(a.get() / b.get()))) : Tensor()};
+                     needs[1] ? lb.reduce(neg(grad * div(a.get(), b.get(), "trunc"))) : Tensor()};
            });
   return o.out;
 }

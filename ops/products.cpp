@@ -169,11 +169,13 @@ Tensor pdist(T x, double p) {
         const std::int64_t n = x.size(0);
         const TensorOptions integers{.dtype = kInt64, .device = x.device()};
         const Tensor pairs = arange(n * (n - 1) / 2, integers);
-        if (pairs.numel() == 0) return norm(index_select(x, 0, pairs), p, 1);
+        // Rows of no numbers are equal, in every norm.
+        const double order = x.size(1) == 0 ? 2 : p;
+        if (pairs.numel() == 0) return norm(index_select(x, 0, pairs), order, 1);
         const Tensor counts = (n - 1) - arange(n, integers), ends = cumsum(counts, 0);
         const Tensor row = searchsorted(ends, pairs, {.right = true});
         const Tensor other = pairs - index_select(ends - counts, 0, row) + row + 1;
-        return norm(index_select(x, 0, row) - index_select(x, 0, other), p, 1);
+        return norm(index_select(x, 0, row) - index_select(x, 0, other), order, 1);
       },
       x);
 }

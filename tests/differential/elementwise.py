@@ -251,8 +251,8 @@ def table():
         t[name[:-1] + "_scalar_"] = (
             with_scalar(True), lambda x, a, name=name: getattr(x[0], name)(a["other"]), ulp(name))
     t["rsub_scalar"] = (with_scalar(False), lambda x, a: a["other"] - x[0], 1)
-    t["rdiv_scalar"] = (with_scalar(False), lambda x, a: a["other"] / x[0], FUNCTION)
-    t["rpow_scalar"] = (with_scalar(False), lambda x, a: torch.pow(a["other"], x[0]), FUNCTION)
+    t["rdiv_scalar"] = (with_scalar(False), lambda x, a: a["other"] / x[0], SUM)
+    t["rpow_scalar"] = (with_scalar(False), lambda x, a: torch.pow(a["other"], x[0]), SUM)
     t["fill_"] = (with_scalar(True), lambda x, a: x[0].fill_(a["other"]), 0)
     t["copy_"] = (copy, lambda x, a: x[0].copy_(x[1]), 0)
     t["to"] = (cast, lambda x, a: x[0].to(DTYPES[a["dtype"]]), 0)

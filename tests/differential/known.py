@@ -77,6 +77,10 @@ def any_expanded(case):
     return any(kind == "expand" for x in case.inputs for kind, *_ in x.views)
 
 
+def rounds_to_16_bits(case):
+    return any(d in case.dtypes for d in ("float16", "bfloat16"))
+
+
 def adds_up_16_bits(case):
     """Whether the first input is expanded and of 16 bits: its gradient adds up rounded numbers."""
     return case.inputs[0].base.element_size() == 2 and is_expanded(case)
@@ -102,11 +106,11 @@ def lacks_freedom(case):
 KNOWN = [
     (PRODUCTS, VALUE, has_infinite,
      "whether an infinity meets the zeros of a padding or of a tile is the algorithm's affair"),
-    (f"{PRODUCTS}|{SUMS}|{NORMS}|{LOSSES}|(add|sub|mul|div|pow)_?|prod|prod_dim|interpolate", VALUE,
+    (f"{PRODUCTS}|{SUMS}|{NORMS}|{LOSSES}|(add|sub|mul|div|pow|fmod)_?|prod|prod_dim|interpolate", VALUE,
      is_huge, "near the end of the range it depends on the order of sums and products what overflows"),
     ("(batch|group|instance|layer|rms)_norm", VALUE, has_infinite,
      "statistics of what is infinite are NaN, as deviations from an infinite mean are"),
-    ("(batch|group|instance|layer|rms)_norm", "gradient value", adds_up_16_bits,
+    ("(batch|group|instance|layer|rms)_norm|nn.*Norm.*", "gradient value", adds_up_16_bits,
      "an expanded input adds up rounded gradients that cancel; what remains is their rounding"),
     ("interpolate", VALUE, has_infinite,
      "a neighbour of weight 0 does not count, be it infinite; PyTorch gives NaN"),
@@ -118,8 +122,13 @@ KNOWN = [
      "gelu(inf) is inf; PyTorch's vector loops give NaN, its loops over elements do not"),
     ("fmod_?|fmod_scalar", "value", is_huge,
      "where the quotient overflows PyTorch's vector loops give NaN, its loops over elements do not"),
-    ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish|hardshrink", "gradient value", has_infinite,
+    ("hardtanh_?|relu6_?|[cs]?elu_?|hardsigmoid|hardswish|(hard|soft)shrink",
+     "gradient value", has_infinite,
      "one gradient at NaN; PyTorch's differs between vectors and single elements"),
+    ("fill_", "refused", lambda case: len(view_shape(case.inputs[0])) == 0,
+     "a number outside the range is refused of 0-dimensional tensors as of others"),
+    ("nn.Hardtanh|hardtanh_?|clamp_?", "gradient value", lambda case: case.inputs[0].base.element_size() == 2,
+     "bounds are rounded to 16 bits as the result is; PyTorch's gradient compares with the number"),
     ("(complex:)?(fill_|copy_)", "gradient presence", always,
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
     ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
@@ -163,13 +172,28 @@ KNOWN = [
     ("grid_sample", VALUE, has_infinite,
      "pixels of weight 0 do not count, and a point that is moved to a border has no gradient, be the image infinite; PyTorch's is NaN"),
     ("[cp]dist", VALUE, has_infinite, "differences of infinities count as those of norm() do"),
-    ("cdist", "gradient value", lambda case: case.args["p"] == "inf",
+    ("cdist|pdist", "gradient value", lambda case: case.args["p"] == "inf",
      "equal extrema share the gradient, as those of norm() do; PyTorch's get all of it each"),
+    ("cov|corrcoef", VALUE, edge, "deviations from an infinite mean are NaN, or infinite"),
+    ("corrcoef", VALUE, lambda case: is_expanded(case) or view_shape(case.inputs[0])[-1] <= 3,
+     "the deviation of few or of equal numbers is near 0, or its rounding, and the gradient is divided "
+     "by it"),
+    ("triplet_margin_loss", VALUE, lambda case: case.inputs[0].base.element_size() == 2
+     or view_shape(case.inputs[0])[-1] > 1000,
+     "a difference of distances that were rounded, to 16 bits or from many terms"),
+    ("prod|prod_dim", VALUE, lambda case: math.prod(view_shape(case.inputs[0])) > 500,
+     "it depends on the order of factors which products overflow or vanish"),
     ("cdist", VALUE, lambda case: case.args["p"] == 2,
      "distances by a product of matrices have few right digits where rows are close"),
     ("scatter_reduce_?", "gradient value",
      lambda case: case.inputs[1].base.shape != view_shape(case.inputs[2]),
      "sources beyond the index have a gradient of 0; PyTorch's extrema pass on some of it"),
+    ("scatter_reduce_?", "gradient value",
+     lambda case: case.args["reduce"] in ("amax", "amin") and not case.args["include_self"],
+     "an element that is not included has no share in the gradient; PyTorch's has where it is equal"),
+    ("searchsorted_scalar", "value",
+     lambda case: case.dtypes[0] == "uint8" and case.args["value"] < 0,
+     "a negative number is below all of uint8; PyTorch converts it to uint8"),
     ("logaddexp2?", "gradient value", has_infinite,
      "equal infinities share the gradient; PyTorch's is NaN"),
     ("softsign", "value", lambda case: case.dtypes[0] in INTEGERS,
@@ -274,7 +298,15 @@ KNOWN = [
     ("searchsorted(_scalar)?|bucketize", "value", lambda case: any(
         bool(t.isnan().any()) for t in floats(case)),
      "NaN is above all numbers, as sort() puts it; PyTorch's search passes over it"),
-    ("log(2|10|1p)?|rsqrt|reciprocal|norm|normalize", "gradient value", is_expanded,
+    ("div", "gradient value", lambda case: rounds_to_16_bits(case) and len(
+        {tuple(view_shape(x)) for x in case.inputs}) > 1,
+     "a broadcast input adds up rounded gradients that cancel; what remains is their rounding"),
+    ("(nan)?quantile(_tensor)?", "gradient value",
+     lambda case: math.prod(view_shape(case.inputs[0])) > 500,
+     "the weights of two neighbours are what is left of a large rank, which float32 rounds"),
+    ("normalize", "gradient value", lambda case: view_shape(case.inputs[0])[case.args["dim"]] == 1,
+     "the gradient of one number alone cancels; what remains is its rounding"),
+    ("log(2|10|1p)?|rsqrt|reciprocal|r?div(_scalar)?|tan|norm|normalize", "gradient value", any_expanded,
      "an expanded input adds up large gradients that cancel; what remains is their rounding"),
     ("nn.CosineSimilarity", "gradient value", lambda case: options(case).get("eps", 0) > 1e-3,
      "a norm that eps replaces has no gradient; PyTorch's has"),
@@ -292,8 +324,11 @@ KNOWN = [
 ]
 
 
-def reason(case, difference):
-    """Why this difference is wanted, or None."""
+def reason(case, difference, spread):
+    """Why this difference is wanted, or None; spread(case) is how far PyTorch's results move as the
+    inputs change in their last place."""
+    if case.name == "optim.LBFGS" and difference.kind == "value" and spread(case) > 1e-10:
+        return "steps of a line search that move as far in PyTorch as inputs change in their last place"
     for ops, kinds, condition, text in KNOWN:
         if re.fullmatch(ops, case.name) and re.fullmatch(kinds, difference.kind) and condition(case):
             return text

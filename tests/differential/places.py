@@ -370,7 +370,7 @@ def add_samples(t):
         aweights=x[2] if len(x) > 2 else None), SUM)
     t["corrcoef"] = (corrcoef_case, lambda x, a: torch.corrcoef(x[0]), SUM)
     t["dist"] = (lambda rng: (two(rng, dtypes=FLOATS, one_dtype=1), {"p": rng.choice([0.5, 1, 2, 3])}),
-                 lambda x, a: torch.dist(x[0], x[1], a["p"]), SUM)
+                 lambda x, a: torch.dist(x[0], x[1], a["p"]), 4 * SUM)  # a power of a sum
     t["vdot"] = (vectors, lambda x, a: torch.vdot(*x), SUM)
     t["msort"] = (whole(), lambda x, a: torch.msort(x[0]), 0)
     t["trapezoid"] = (samples_case, trapezoid, SUM)

@@ -156,6 +156,11 @@ TEST_CASE("compare: where") {
                             {.second_order = true}));
   CHECK(autograd::gradcheck([&](const auto& in) { return where(c, in[0], 1) * in[0]; }, {x},
                             {.second_order = true}));
+  const Tensor scores = tensor({1.0, 2.0}, {.dtype = kFloat16}), kept = tensor({true, false});
+  check_equal(where(kept, scores, -1e9), tensor({1.0, -INFINITY}, {.dtype = kFloat16}));
+  CHECK_THROWS_AS(where(kept, scores, 1e50), ValueError);
+  CHECK_THROWS_AS(where(kept, tensor({1, 2}, {.dtype = kInt32}), std::int64_t{1} << 40),
+                  ValueError);
   CHECK_THROWS_AS(where(a, a, a), DTypeError);
   CHECK_THROWS_AS(where(c, arange(4), a), ShapeError);
   CHECK_THROWS_AS(where(c, a, zeros({2, 3}, {.device = "cpu:0"})), DeviceError);

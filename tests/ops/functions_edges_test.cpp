@@ -144,6 +144,8 @@ TEST_CASE("pdist: pairs in rows; equal, few and no rows") {
   check_close(pdist(tensor({{0.0, 0.0}, {3.0, 4.0}}), INFINITY), {4}, 0);
   CHECK(pdist(zeros({1, 3})).shape() == Shape{0});
   CHECK(pdist(zeros({0, 3})).shape() == Shape{0});
+  CHECK(pdist(zeros({0, 0}), INFINITY).shape() == Shape{0});
+  check_equal(pdist(zeros({2, 0}), INFINITY), zeros({1}));
   check_close(slope([](T x) { return pdist(x); }, ones({3, 2})), {0, 0, 0, 0, 0, 0}, 0);
   CHECK_THROWS_AS(pdist(zeros({2, 3, 4})), ShapeError);
 }
