@@ -408,7 +408,8 @@ class Tensor : public TensorMethods {
   }
   /// The same bytes as elements of `dtype`, off the tape. If its elements have another size, the
   /// last dimension's size changes by that factor, and its stride must be 1 (ShapeError, also for a
-  /// size, other strides or an offset that are no whole numbers of the new elements).
+  /// size, other strides or an offset that are no whole numbers of the new elements). Bytes that
+  /// become bool must be 0 or 1.
   ///
   ///   ones({2, 3}).view(kInt32);  // the bits of 1: 0x3f800000
   Tensor view(DType dtype) const;

@@ -2,9 +2,10 @@
 // packed sequences and compute no step that a sequence does not have.
 //
 //   namespace rnn = nn::utils::rnn;
-//   auto packed = rnn::pack_padded_sequence(x, lengths, /*batch_first=*/true, false);
-//   auto [output, state] = lstm(packed);                             // output is packed, too
-//   auto [padded, l] = rnn::pad_packed_sequence(output, true);  // [N, T, *]
+//   auto packed = rnn::pack_padded_sequence(x, lengths, /*batch_first=*/true,
+//                                           /*enforce_sorted=*/false);
+//   auto [output, state] = lstm(packed);                                   // packed, too
+//   auto [y, n] = rnn::pad_packed_sequence(output, /*batch_first=*/true);  // y: [N, T, *]
 #pragma once
 
 #include <cstdint>

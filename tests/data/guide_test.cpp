@@ -9,6 +9,7 @@
 #include "ferrite/data/dataloader.h"
 #include "ferrite/data/split.h"
 #include "ferrite/data/transforms.h"
+#include "ferrite/nn/packed_sequence.h"
 
 using namespace ferrite;
 
@@ -23,11 +24,6 @@ Tensor load_mask(std::int64_t index) {
   Tensor mask = empty({12, 12}, {.dtype = kInt64});
   std::fill_n(mask.data<std::int64_t>(), mask.numel(), index);
   return mask;
-}
-Tensor padded(const Tensor& tokens, std::int64_t length) {
-  auto v = tokens.to_vector<std::int64_t>();
-  v.resize(static_cast<std::size_t>(length));
-  return from_vector<std::int64_t>(v, {length});
 }
 
 std::int64_t samples = 0;
@@ -48,7 +44,8 @@ struct Cells : data::DatasetOf<Pair> {
 using Text = std::pair<Tensor, std::int64_t>;  // tokens [L], label
 
 struct Padded {
-  Tensor tokens, labels;
+  Tensor tokens, labels;              // [N, T] and [N]
+  std::vector<std::int64_t> lengths;  // stay on the host
 };
 
 struct Texts : data::DatasetOf<Text> {
@@ -102,16 +99,18 @@ TEST_CASE("guide: samples and batches of any type") {
 TEST_CASE("guide: batches of your own making") {
   samples = 0;
   const auto pad = [](const std::vector<Text>& samples) {
-    std::vector<std::int64_t> labels;
+    std::vector<std::int64_t> labels, lengths;
     std::vector<Tensor> tokens;
     for (const auto& [t, label] : samples) {
-      tokens.push_back(padded(t, 8));
+      tokens.push_back(t);
       labels.push_back(label);
+      lengths.push_back(t.size(0));
     }
-    return Padded{data::default_collate(tokens), data::default_collate(labels)};
+    return Padded{nn::utils::rnn::pad_sequence(tokens, true), data::default_collate(labels),
+                  lengths};
   };
   data::DataLoader loader(Texts(), {.batch_size = 3}, pad);
-  for (auto& [tokens, labels] : loader) step(tokens, labels);
+  for (auto& [tokens, labels, lengths] : loader) step(tokens, labels);
   CHECK(samples == 7);
 }
 
