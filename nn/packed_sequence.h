@@ -28,9 +28,9 @@ struct PackedSequence {
   Tensor data;
   Tensor batch_sizes;  ///< int64 [T] on the host: how many sequences have step t
   /// int64 [N] on the device of data: the places that the sequences, longest first, have in the
-  /// batch, and the inverse. Undefined where the batch is in this order.
+  /// batch. Undefined where the batch is in this order.
   Tensor sorted_indices = {};
-  Tensor unsorted_indices = {};
+  Tensor unsorted_indices = {};  ///< the inverse of sorted_indices
   /// The parts, for structured bindings.
   auto fields() { return std::tie(data, batch_sizes, sorted_indices, unsorted_indices); }
   auto fields() const { return std::tie(data, batch_sizes, sorted_indices, unsorted_indices); }
@@ -40,7 +40,9 @@ struct PackedSequence {
   PackedSequence to(const Arguments&... arguments) const {
     return with(data.to(arguments...));
   }
+  /// The same sequences on the host.
   PackedSequence cpu() const { return with(data.cpu()); }
+  /// The same sequences on this CUDA device, or the current one.
   PackedSequence cuda(int index = -1) const { return with(data.cuda(index)); }
   /// The same sequences with other values, a row for each row of data.
   PackedSequence with(const Tensor& values) const {

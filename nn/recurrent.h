@@ -63,8 +63,8 @@ struct RNNWeights {
 /// packed, and the last state of a sequence is the one after its own last step, in reverse after
 /// its first. Packed sequences are not exported to ONNX (ValueError).
 ///
-/// The constructors throw ValueError for sizes and layers below 1, for a dropout
-/// outside [0, 1], and for a proj_size that is below 0, not below hidden_size, or not of an LSTM.
+/// The constructors throw ValueError for sizes and layers below 1, for a dropout outside [0, 1],
+/// and for a proj_size that is below 0, not below hidden_size, or not of an LSTM.
 ///
 /// Parameters are named as PyTorch's: weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, with
 /// proj_size weight_hr_l0 and, for the other direction, weight_ih_l0_reverse...
@@ -80,13 +80,15 @@ class RNNBase : public Module {
  protected:
   /// h, and c for an LSTM.
   using States = std::array<Tensor, 2>;
+  /// What all layers give.
   struct Result {
     Tensor output;  ///< the result of each step, of the last layer
     States last;    ///< the states after the last step, of all layers and directions
   };
+  /// The same of packed sequences.
   struct PackedResult {
-    PackedSequence output;
-    States last;
+    PackedSequence output;  ///< the result of each step, of the last layer
+    States last;  ///< the states after the last step of each sequence, in the order of the batch
   };
 
   RNNBase(const char* name, int gates, int states, std::int64_t input_size,
@@ -232,7 +234,7 @@ struct GRUPackedOutput {
   auto fields() const { return std::tie(output, h_n); }
   operator std::tuple<PackedSequence&, Tensor&>() && { return fields(); }
 };
-using RNNPackedOutput = GRUPackedOutput;
+using RNNPackedOutput = GRUPackedOutput;  ///< of packed sequences
 
 /// The nonlinearity of an RNN: tanh or relu.
 enum class Nonlinearity : std::uint8_t { tanh, relu };

@@ -159,12 +159,12 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
 /// promoted. NaN in a bound gives NaN. The gradient goes to what the result equals, as maximum()
 /// and minimum() divide it.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max = {});
-Tensor clamp_min(const Tensor& x, const Tensor& min);
-Tensor clamp_max(const Tensor& x, const Tensor& max);
 /// clamp(x, min): elements below the bound become the bound.
 Tensor clamp_min(const Tensor& x, Scalar min);
+Tensor clamp_min(const Tensor& x, const Tensor& min);
 /// clamp(x, {}, max): elements above the bound become the bound.
 Tensor clamp_max(const Tensor& x, Scalar max);
+Tensor clamp_max(const Tensor& x, const Tensor& max);
 
 // ---- Powers and remainders. DTypeError if both operands are bool, except for powers of a bool
 // tensor to a bool number. ValueError for integers to a negative integer power.

@@ -112,10 +112,10 @@ Tensor Tensor::view(DType dtype) const {
   Shape shape = this->shape();
   Strides strides = this->strides();
   std::int64_t offset = storage_offset();
-  // In elements of `to`; false if they are no whole numbers.
+  // In elements of `dtype`; false if they are no whole numbers.
   const auto scale = [&](std::int64_t& count) {
-    const bool whole = count * from % to == 0;
-    count = count * from / to;
+    const bool whole = from >= to || count % (to / from) == 0;
+    count = from >= to ? count * (from / to) : count / (to / from);
     return whole;
   };
   if (from != to) {
