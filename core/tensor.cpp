@@ -227,8 +227,13 @@ std::vector<T> Tensor::to_vector() const {
     }
   } else {
     dispatch_all(dtype(), "to_vector", [&]<class S>() {
-      for_each_element<S>(
-          host, [&](S v) { values.push_back(static_cast<T>(static_cast<Compute<S>>(v))); });
+      for_each_element<S>(host, [&](S v) {
+        const auto number = static_cast<Compute<S>>(v);
+        if constexpr (std::integral<T> && std::floating_point<Compute<S>>)
+          values.push_back(Scalar(number).cast<T>());  // also outside the range of T
+        else
+          values.push_back(static_cast<T>(number));
+      });
     });
   }
   return values;

@@ -222,7 +222,8 @@ class Tensor : public TensorMethods {
   Scalar item() const { return item_scalar(); }
   /// Whether the only element is not 0, which `if (x)` asks in Python.
   bool is_nonzero() const { return item<std::complex<double>>() != 0.; }
-  /// All elements in row-major order, converted to T, whatever the strides. Waits for the device.
+  /// All elements in row-major order, converted to T as by Scalar::cast(), whatever the strides.
+  /// Waits for the device.
   template <class T>
   std::vector<T> to_vector() const;
 

@@ -101,9 +101,10 @@ TrainingState& TrainingState::add(std::string name, Generator& generator) {
                                                          {2})}};
   };
   return add_part(std::move(name), save, [&generator](const StateDict& state) {
-    const auto v = state.at("state").to_vector<std::int64_t>();
-    FERRITE_CHECK(v.size() == 2, ValueError, "generator",
-                  "expected the seed and the offset, got {} numbers", v.size());
+    const Tensor& numbers = state.at("state");
+    FERRITE_CHECK(numbers.dtype() == kInt64 && numbers.numel() == 2, ValueError, "generator",
+                  "expected the seed and the offset, int64[2], got {}", numbers.describe());
+    const auto v = numbers.to_vector<std::int64_t>();
     generator.set_state({static_cast<std::uint64_t>(v[0]), static_cast<std::uint64_t>(v[1])});
   });
 }

@@ -133,6 +133,15 @@ TEST_CASE("elements by type") {
   const Tensor h = from_vector(std::vector<Half>{1.5f, -2.0f}, {2});
   CHECK(h.to_vector<float>() == std::vector<float>{1.5f, -2.0f});
   CHECK(h.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, -2});
+  // Outside the range, too.
+  const std::vector<double> huge{1e300, -1e300, 1e10, NAN, -1.9};
+  std::vector<std::int64_t> wide;
+  std::vector<std::int32_t> narrow;
+  for (const double v : huge)
+    wide.push_back(Scalar(v).cast<std::int64_t>()),
+        narrow.push_back(Scalar(v).cast<std::int32_t>());
+  CHECK(from_vector(huge, {5}).to_vector<std::int64_t>() == wide);
+  CHECK(from_vector(huge, {5}).to_vector<std::int32_t>() == narrow);
   const Tensor b = from_vector(std::vector<bool>{true, false}, {2});
   CHECK(b.dtype() == kBool);
   CHECK(b.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 0});

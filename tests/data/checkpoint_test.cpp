@@ -148,6 +148,22 @@ TEST_CASE("training state: names") {
   CHECK_THROWS_AS(state.get<bool>("large"), ValueError);
 }
 
+TEST_CASE("training state: the numbers of a generator are int64") {
+  const TempDir dir;
+  {
+    Part part({{"state", numbers({3, 4})}});
+    TrainingState state;
+    state.add("random", part);
+    data::save_checkpoint(dir / "c", state);
+  }
+  Generator random(5);
+  TrainingState state;
+  state.add("random", random);
+  CHECK(contains(message_of<ValueError>([&] { data::load_checkpoint(dir / "c", state); }),
+                 "expected the seed and the offset, int64[2], got float32[2] on cpu"));
+  CHECK(random.state().seed == 5);
+}
+
 TEST_CASE("training state: everything is restored or nothing") {
   const TempDir dir;
   {

@@ -161,8 +161,16 @@ Seeds seeds_of_checkpoint() {
     return written(
         [&](const auto& path) { data::save_checkpoint(path, training.state, 2, metric); });
   };
+  // A generator's numbers that are none.
+  struct Doubles {
+    StateDict state_dict() const { return {{"state", from_vector<double>({-1e300, 1e300}, {2})}}; }
+    void load_state_dict(const StateDict&) {}
+  } doubles;
+  data::TrainingState other;
+  other.add("model", training.part).add("random", doubles);
   return {save({}), save(0.25),
-          written([](const auto& path) { data::save_safetensors(large_dict(10'000), path); })};
+          written([](const auto& path) { data::save_safetensors(large_dict(10'000), path); }),
+          written([&](const auto& path) { data::save_checkpoint(path, other, 2, {}); })};
 }
 
 const Registered kCheckpoint({.name = "checkpoint",
