@@ -245,7 +245,7 @@ Tensor RNNBase::run_packed_steps(const Tensor& x, std::span<const std::int64_t> 
         s[k] = resting == 0 ? next[k] : cat({next[k], s[k].narrow(0, running, resting)}, 0);
   }
   if (reverse) std::ranges::reverse(stretches);
-  return cat(stretches, 0);
+  return stretches.size() == 1 ? stretches[0] : cat(stretches, 0);
 }
 
 Tensor RNNBase::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool reverse) const {
