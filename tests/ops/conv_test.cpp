@@ -448,6 +448,27 @@ TEST_CASE("conv_transpose2d is the gradient of conv2d by its input") {
         Shape{2, 8, 8});
 }
 
+TEST_CASE("gradients by weights of large images round as sums in parts") {
+  for (const auto& [height, width] : {std::pair{1, 600'000}, {800, 800}})
+    for (const int groups : {1, 4})
+      for (const int stride : {1, 2})
+        for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+          INFO(height, " ", groups, " ", stride);
+          manual_seed(3);
+          const Tensor x = rand({1, 4, height, width}), w = rand({4, 4 / groups, 1, 3});
+          const auto gradient = [&](DType dtype) {
+            const Tensor leaf = w.clone().to(dtype).set_requires_grad();
+            const Tensor y =
+                conv2d(x.to(dtype).to(format), leaf, {}, {.stride = stride, .groups = groups});
+            manual_seed(4);
+            y.backward(rand(y.shape()).to(dtype).to(format));
+            return leaf.grad().to(kFloat64);
+          };
+          const Tensor expected = gradient(kFloat64);
+          CHECK(max(abs(gradient(kFloat32) / expected - 1)).item<double>() < 5e-6);
+        }
+}
+
 TEST_CASE("gradients, twice") {
   const auto leaf = [](const Shape& shape, std::uint64_t seed) {
     return values(shape, kFloat64, seed).set_requires_grad();

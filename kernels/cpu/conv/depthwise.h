@@ -5,8 +5,8 @@
 #include <tuple>
 #include <vector>
 
-#include "ferrite/kernels/cpu/conv/image.h"
 #include "ferrite/kernels/cpu/conv/plan.h"
+#include "ferrite/kernels/cpu/conv/weight_sums.h"
 #include "ferrite/kernels/cpu/simd.h"
 #include "ferrite/kernels/cpu/unary.h"
 
@@ -225,16 +225,23 @@ class WeightGradient {
         }
       };
       for (std::int64_t j = 0; j < left; ++j) at_edge(j);
-      for (std::int64_t j = left; j < right; ++j) {
-        const Lanes<T, W> g = load<W>(grad + j * grad_.pixel_step);
-        const S* from = in + (j * columns.stride + columns.first) * in_.pixel_step;
+      const auto add_up = [&] {
 #pragma GCC unroll 3
-        for (int v = 0; v < U; ++v)
-          of_row[v] += load<W>(from + v * columns.step * in_.pixel_step) * g;
-      }
+        for (int v = 0; v < U; ++v) {
+          sums[v] += of_row[v];
+          of_row[v] = Lanes<T, W>{};
+        }
+      };
+      for (std::int64_t j = left; j < right; add_up())
+        for (const std::int64_t part = std::min(right, j + kPartPixels); j < part; ++j) {
+          const Lanes<T, W> g = load<W>(grad + j * grad_.pixel_step);
+          const S* from = in + (j * columns.stride + columns.first) * in_.pixel_step;
+#pragma GCC unroll 3
+          for (int v = 0; v < U; ++v)
+            of_row[v] += load<W>(from + v * columns.step * in_.pixel_step) * g;
+        }
       for (std::int64_t j = right; j < columns.count; ++j) at_edge(j);
-#pragma GCC unroll 3
-      for (int v = 0; v < U; ++v) sums[v] += of_row[v];
+      add_up();
     }
     for (int v = 0; v < U; ++v) {
       T* at = to + v * grad_.channels;

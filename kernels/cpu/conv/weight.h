@@ -243,31 +243,37 @@ void WeightGradient<T, A>::run_unit(const Operands& o, std::int64_t unit, T* sum
              .c_step = columns_,
              .columns = used,
              .accumulate = accumulate};
-  const A* a_rows[kMaxRows];
-  T* c_rows[kMaxRows];
   const A* a = o.in.at(0, kernel_row * params_.dilation[0] + inside.first * params_.stride[0],
                        tap * params_.dilation[1]);
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
-  const std::int64_t end = std::min(rows_, (block + 1) * kUnitTiles * tile_);
-  for (std::int64_t r = block * kUnitTiles * tile_; r < end; r += tile_) {
-    const std::int64_t count = std::min(tile_, end - r);
-    if (scattered_) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t at = (r + i) / in_.channels;
-        a_rows[i] = o.in.at(0, at / kernel_columns_ * params_.dilation[0],
-                            at % kernel_columns_ * params_.dilation[1]) +
-                    (r + i) % in_.channels;
-        c_rows[i] = c + (r + i) * columns_;
+  const std::int64_t begin = block * kUnitTiles * tile_;
+  const std::int64_t end = std::min(rows_, begin + kUnitTiles * tile_);
+  const std::int64_t rows = std::max<std::int64_t>(1, kPartPixels / grad_.width);
+  const std::int64_t images =
+      std::max<std::int64_t>(1, rows / std::max<std::int64_t>(1, inside.count()));
+  sum_in_parts(m, images, rows, kPartPixels, [&](Micro<A>& part, std::int64_t offset) {
+    for (std::int64_t r = begin; r < end; r += tile_) {
+      const std::int64_t count = std::min(tile_, end - r);
+      const A* a_rows[kMaxRows];
+      T* c_rows[kMaxRows];
+      if (scattered_) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t at = (r + i) / in_.channels;
+          a_rows[i] = o.in.at(0, at / kernel_columns_ * params_.dilation[0],
+                              at % kernel_columns_ * params_.dilation[1]) +
+                      (r + i) % in_.channels + offset;
+          c_rows[i] = c + (r + i) * columns_;
+        }
+        part.a_rows = a_rows;
+        part.c_rows = c_rows;
+      } else {
+        part.a = a + offset + r;
+        part.c = c + r * columns_;
       }
-      m.a_rows = a_rows;
-      m.c_rows = c_rows;
-    } else {
-      m.a = a + r;
-      m.c = c + r * columns_;
+      run_micro(part, static_cast<int>(count), static_cast<int>(used / kLanes<T>),
+                scattered_ ? Rows::scattered : Rows::adjacent);
     }
-    run_micro(m, static_cast<int>(count), static_cast<int>(used / kLanes<T>),
-              scattered_ ? Rows::scattered : Rows::adjacent);
-  }
+  });
 }
 
 /// Adds the gradient of output channels [begin, end), over the images of `o`, to `sums`.

@@ -39,7 +39,7 @@ class BlockedWeightGradient {
   void copy(std::int64_t image, T* in, T* grad) const;
   void sum(std::int64_t block, std::int64_t panel, std::int64_t begin, std::int64_t end,
            const T* in, const T* grad, T* sums) const;
-  void sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images, T* c) const;
+  void sum_tap(const Micro<T>& m, std::int64_t rows, T* c) const;
   void sum_bias(std::int64_t panel, std::int64_t begin, std::int64_t end, const T* grad,
                 T* sums) const;
   void write(std::int64_t block, std::int64_t panel, const T* sums, T* out,
@@ -158,41 +158,32 @@ void BlockedWeightGradient<T>::sum(std::int64_t block, std::int64_t panel, std::
                .b = grad + image * grad_size + (down.first * grad_.width + across.first) * columns,
                .b_step = columns,
                .run = across.count(),
-               .segments = {down.count(), 1},
+               .segments = {down.count(), std::min(group, end - image)},
                .a_segment = {params_.stride[0] * row, in_size},
                .b_segment = {grad_.width * columns, grad_size},
                .c_step = panel_,
                .columns = columns,
                .accumulate = image > begin},
-              rows, std::min(group, end - image), sums + tap * block_ * panel_);
+              rows, sums + tap * block_ * panel_);
     }
 }
 
-/// The sums of one tap over the rows that `m` has, a panel's share of the first cache at a time:
-/// images, or rows of one.
+/// The sums of one tap over the images and rows of `m`, a panel's share of the first cache at a
+/// time.
 template <class T>
-void BlockedWeightGradient<T>::sum_tap(Micro<T> m, std::int64_t rows, std::int64_t images,
-                                       T* c) const {
+void BlockedWeightGradient<T>::sum_tap(const Micro<T>& m, std::int64_t rows, T* c) const {
   const std::int64_t row_bytes = grad_.width * m.columns * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t lines = std::max<std::int64_t>(1, kFirstCache / row_bytes);
-  const std::int64_t all = std::max<std::int64_t>(1, m.segments[0]);  // none still start the sums
-  const std::int64_t height = lines < all ? even_share(all, lines) : all;
-  const std::int64_t group = even_share(images, std::max<std::int64_t>(1, lines / all));
-  const std::int64_t rows_inside = m.segments[0];
-  const T *const a = m.a, *const b = m.b;
-  for (std::int64_t image = 0; image < images; image += group)
-    for (std::int64_t y = 0; y < all; y += height) {
-      m.segments[0] = std::min(height, rows_inside - y);
-      m.segments[1] = std::min(group, images - image);
-      m.b = b + image * m.b_segment[1] + y * m.b_segment[0];
-      for (std::int64_t r = 0; r < rows; r += tile_) {
-        m.a = a + image * m.a_segment[1] + y * m.a_segment[0] + r;
-        m.c = c + r * panel_;
-        run_micro(m, static_cast<int>(std::min(tile_, rows - r)),
-                  static_cast<int>(m.columns / kLanes<T>), Rows::adjacent);
-      }
-      m.accumulate = true;
+  const std::int64_t images =
+      std::max<std::int64_t>(1, lines / std::max<std::int64_t>(1, m.segments[0]));
+  sum_in_parts(m, images, lines, kPartPixels, [&](Micro<T>& part, std::int64_t offset) {
+    for (std::int64_t r = 0; r < rows; r += tile_) {
+      part.a = m.a + offset + r;
+      part.c = c + r * panel_;
+      run_micro(part, static_cast<int>(std::min(tile_, rows - r)),
+                static_cast<int>(m.columns / kLanes<T>), Rows::adjacent);
     }
+  });
 }
 
 template <class T>
