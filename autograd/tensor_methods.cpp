@@ -32,15 +32,16 @@ const Tensor& Tensor::set_requires_grad(bool on) const {
   FERRITE_CHECK(!on || is_differentiable(dtype()), AutogradError, "set_requires_grad",
                 "only floating-point and complex tensors can require a gradient, this is {}",
                 describe());
-  FERRITE_CHECK(is_leaf(), AutogradError, "set_requires_grad",
-                "only leaves can be changed; this is the result of {} (use detach())",
+  const bool leaf = is_leaf();
+  FERRITE_CHECK(on || leaf, AutogradError, "set_requires_grad",
+                "only leaves can be turned off; this is the result of {} (use detach())",
                 grad_fn_name());
   FERRITE_CHECK(
       !on || !is_inference() || inference_mode(), AutogradError, "set_requires_grad",
       "{} is an inference tensor: it was made under InferenceMode and cannot take part in "
       "autograd; clone() it outside that mode",
       describe());
-  if (!on && !meta_of(*this)) return *this;
+  if (!leaf || (!on && !meta_of(*this))) return *this;  // a result requires a gradient already
   Meta& meta = require_meta(*this);
   meta.requires_grad = on;
   if (meta.unrecorded_view) {  // from here on a leaf and not a view

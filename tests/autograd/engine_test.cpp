@@ -234,6 +234,7 @@ TEST_CASE("no_grad, enable_grad, detach") {
   CHECK((x * 1).grad_fn_name() == "mul");
   CHECK(x.grad_fn_name().empty());
   CHECK_THROWS_AS((x * 1).set_requires_grad(false), AutogradError);
+  CHECK((x * 1).set_requires_grad().grad_fn_name() == "mul");  // it does already
   CHECK_THROWS_AS(ones({1}, {.dtype = kInt64}).set_requires_grad(), AutogradError);
 }
 
