@@ -251,7 +251,9 @@ Tensor histc(T t, std::int64_t bins, double min, double max) {
           low = where(same, low - 1, low), high = where(same, high + 1, high);
         }
         const Tensor inside = logical_and(ge(x, low), le(x, high));
-        const Tensor place = floor((x - low) * static_cast<double>(bins) / (high - low));
+        const Tensor width = high - low;  // 0 where numbers have no neighbours at 1
+        const Tensor place = where(eq(width, 0), static_cast<double>(bins / 2),
+                                   floor((x - low) * static_cast<double>(bins) / width));
         // Others, NaN among them, are counted in a bin that is cut off. As integers, because a
         // floating type does not have all numbers of many bins.
         const Tensor ids =
