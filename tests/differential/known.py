@@ -181,8 +181,8 @@ KNOWN = [
     ("corrcoef", VALUE, lambda case: is_expanded(case) or view_shape(case.inputs[0])[-1] <= 3,
      "the deviation of few or of equal numbers is near 0, or its rounding, and the gradient is divided "
      "by it"),
-    ("triplet_margin_loss", VALUE, lambda case: case.inputs[0].base.element_size() == 2
-     or view_shape(case.inputs[0])[-1] > 1000,
+    ("triplet_margin_loss|nn.Triplet.*", VALUE, lambda case: case.inputs[0].base.element_size() == 2
+     or view_shape(case.inputs[0])[-1] > 200,
      "a difference of distances that were rounded, to 16 bits or from many terms"),
     ("prod|prod_dim", VALUE, lambda case: math.prod(view_shape(case.inputs[0])) > 500,
      "it depends on the order of factors which products overflow or vanish"),
@@ -217,7 +217,7 @@ KNOWN = [
     ("(complex:)?addc(mul|div)_?", "gradient value",
      lambda case: any(d in case.dtypes for d in INTEGERS),
      "integers are scaled as floating numbers; PyTorch scales them as integers, which overflow"),
-    ("lerp_?", "gradient value", lambda case: case.dtypes[0] in INTEGERS,
+    ("lerp_?", "gradient value", lambda case: any(d in case.dtypes for d in INTEGERS),
      "integers are subtracted as floating numbers; PyTorch's difference wraps around"),
     ("logcumsumexp", "gradient value", has_infinite,
      "terms that are lost beside others have a gradient of 0; PyTorch's is NaN after infinities"),
@@ -227,7 +227,7 @@ KNOWN = [
      "a NaN that nothing is compared with has no gradient; PyTorch's is 0 / 0"),
     ("embedding_bag", VALUE, lambda case: case.args["mode"] == "max" and has_infinite(case),
      "the maximum of numbers and NaN is NaN; PyTorch's depends on their order"),
-    ("xlogy_scalar", VALUE, lambda case: case.dtypes[0] in ("float16", "bfloat16"),
+    ("r?xlogy_scalar", VALUE, lambda case: case.dtypes[0] in ("float16", "bfloat16"),
      "a number beside 16-bit tensors is not rounded"),
     ("normalize", "gradient value", lambda case: case.args["p"] == 0 and has_infinite(case),
      "the gradient of the count of elements is 0 times the element"),
@@ -237,6 +237,8 @@ KNOWN = [
     ("(nan)?median", "refused", lambda case: math.prod(view_shape(case.inputs[0])) == 0,
      "no elements have no median, as they have no maximum; PyTorch's is NaN"),
     ("max_unpool[123]d|nn.MaxUnpool[123]d", "refused", always, "a result of size 0 is refused, as conv2d's"),
+    ("(var|std)(_mean)?", "value", lambda case: case.dtypes == ["float64"] and case.inputs[0].base.numel() > 1000,
+     "PyTorch's running mean rounds at every element"),
     ("(var|std)(_mean)?", "gradient value", lacks_freedom,
      "where the correction leaves no degree of freedom the gradient is infinite or NaN, as the "
      "variance is; PyTorch's is so of all dimensions, and finite of some"),
@@ -276,7 +278,7 @@ KNOWN = [
     ("topk|kthvalue|msort|(nan)?median(_dim)?|mode|(nan)?quantile(_tensor)?", "gradient value",
      lambda case: has_ties(case.inputs[0].base) or bool(case.inputs[0].views),
      "of equal values any may be chosen"),
-    ("floor_divide_?|floor_divide_scalar", "value", lambda case: "float16" in case.dtypes
+    ("floor_divide_?|floor_divide_scalar|div_floor", "value", lambda case: "float16" in case.dtypes
      or "bfloat16" in case.dtypes, "quotients of 16-bit numbers are floored before they are rounded"),
     (COMPLEX_SUMS, VALUE, edge,
      "a real factor scales both parts, and where parts are infinite or overflow it depends on the "
