@@ -190,6 +190,9 @@ void Pass::process(State& state) {
       if (leaf) final_leaves.push_back(leaf);
     }
     --outstanding_;
+    --ready_;
+    state.done = true;
+    next_turn();
     if (outstanding_ == 0 && queues_.size() > 1)
       for (auto& [device, queue] : queues_) queue->changed.notify_all();
   }

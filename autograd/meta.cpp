@@ -240,6 +240,17 @@ void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32
   meta.output = output;
 }
 
+namespace {
+thread_local constinit std::uint64_t marked_nodes = 0;
+}
+
+void mark_communicating(const Tensor& out) {
+  meta_of(out)->node->communicates = true;
+  ++marked_nodes;
+}
+
+std::uint64_t communicating_nodes() { return marked_nodes; }
+
 void link_view(const Tensor& out, const Tensor& base) {
   // `base` may be shared with other threads: its meta is only read here, never created.
   const Meta* base_meta = meta_of(base);

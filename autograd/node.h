@@ -96,6 +96,9 @@ class Node : public RefCounted {
   const char* const module = detail::module_path;  ///< in whose forward() it was made, or null
   const Stream stream;          ///< the stream of forward; backward runs on it too
   InlineVector<Edge, 3> edges;  ///< one per input
+  /// Whether backward() communicates with other processes: a pass over several devices runs such
+  /// nodes one at a time, newest first, so that all processes come to them in the same order.
+  bool communicates = false;
   /// Return addresses, innermost first, if the node was made in anomaly mode.
   const std::vector<void*> call_stack;
 

@@ -33,6 +33,7 @@ void Pass::discover() {
     state->stream = state->node->stream;
     state->grads.resize(state->node->outputs);
     state->side = SideNode::is(*state->node);
+    if (state->node->communicates) in_turn_.push_back(state);
     // The memory it writes may be in use on the current stream.
     if (state->side) state->stream.wait(current_stream(state->stream.device()));
     const Device& device = state->node->stream.device();
@@ -83,6 +84,14 @@ void Pass::mark_needed() {
 }
 
 void Pass::push(State* state) {
+  if (queues_.size() > 1 && state->node->communicates && in_turn_[turn_] != state)
+    state->early = true;
+  else
+    enqueue(state);
+}
+
+void Pass::enqueue(State* state) {
+  ++ready_;
   const Device& device = state->node->stream.device();
   for (auto& [d, queue] : queues_)
     if (d == device) {
@@ -91,6 +100,15 @@ void Pass::push(State* state) {
       if (queues_.size() > 1) queue->changed.notify_one();
       return;
     }
+}
+
+/// Lets the next node that communicates run if it is ready. Numbers of nodes are in order within a
+/// thread of forward only: where the order of several threads leaves nothing else to do, a node
+/// runs before its turn.
+void Pass::next_turn() {
+  while (turn_ < in_turn_.size() && in_turn_[turn_]->done) ++turn_;
+  for (std::size_t i = turn_; i < in_turn_.size() && (i == turn_ || ready_ == 0); ++i)
+    if (std::exchange(in_turn_[i]->early, false)) enqueue(in_turn_[i]);
 }
 
 void Pass::stop(std::exception_ptr error) {
@@ -132,6 +150,7 @@ thread_local constinit int depth = 0;
 
 void Pass::run() {
   discover();
+  std::ranges::sort(in_turn_, std::greater(), [](const State* s) { return s->node->sequence; });
   if (!accumulate_) mark_needed();
   std::vector<Stream> made_on;  // the roots' gradients
   for (const auto& [edge, gradient] : roots_) made_on.push_back(current_stream(gradient.device()));
@@ -172,6 +191,7 @@ void Pass::run_from_roots(const std::vector<Stream>& made_on) {
       if (leaf) finish_leaf(*leaf);
     }
   }
+  next_turn();
   if (!queues_.empty()) run_queues();
 }
 

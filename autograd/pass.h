@@ -96,6 +96,8 @@ class Pass {
   void push(State* state);
   void run_from_roots(const std::vector<Stream>& made_on);
   void run_queues();
+  void enqueue(State* state);
+  void next_turn();
   void run_callbacks();
   /// Locks the state shared by the pass's threads, if it has several.
   std::unique_lock<std::mutex> lock_among_threads() {
@@ -110,6 +112,9 @@ class Pass {
   StateMap states_;
   std::vector<std::pair<Device, std::unique_ptr<Queue>>> queues_;  // one per device; usually only
                                                                    // one
+  std::vector<State*> in_turn_;  // nodes that communicate, newest first; of several queues only
+  std::size_t turn_ = 0;         // the first of them that is not done
+  std::size_t ready_ = 0;        // nodes in queues or running
   std::mutex mutex_;             // guards states, queues and captures while several threads run
   std::size_t outstanding_ = 0;  // nodes and leaves not done
   std::exception_ptr error_;

@@ -108,6 +108,11 @@ void record_many(std::span<const Tensor> outs, const char* name, std::span<const
   for (std::uint32_t i = 0; i < outs.size(); ++i) detail::link_output(outs[i], node, i);
 }
 
+/// Marks the node that made `out` as one that communicates (Node::communicates).
+void mark_communicating(const Tensor& out);
+/// How often this thread has called mark_communicating().
+std::uint64_t communicating_nodes();
+
 /// Records that `out` is a view of `base`, so that in-place changes of either reach the history of
 /// both. View ops always call it, after record(). Under no_grad, `out` stays off the tape, and
 /// check_inplace refuses to change it while recording if its base requires a gradient.

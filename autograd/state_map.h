@@ -16,10 +16,11 @@ struct State {
   std::uint32_t waiting = 0;  // edges that have not delivered their gradient yet
   // In grad(): whether a requested input is this one or lies beyond it.
   bool needed = true, captured = false, seen = false;
-  bool side = false;   // a side node; a leaf that one leads to
-  Stream stream;       // the stream on which its gradient is accumulated
-  Stream side_stream;  // for a leaf that a side node leads to: that node's stream
-  Gradients grads;     // one per output; for a leaf: [0] from ordinary nodes, [1] from a side node
+  bool early = false, done = false;  // of a node that communicates: ready before its turn
+  bool side = false;                 // a side node; a leaf that one leads to
+  Stream stream;                     // the stream on which its gradient is accumulated
+  Stream side_stream;                // for a leaf that a side node leads to: that node's stream
+  Gradients grads;  // one per output; for a leaf: [0] from ordinary nodes, [1] from a side node
 
   bool wants_gradient() const { return needed || captured; }
 };

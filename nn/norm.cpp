@@ -71,7 +71,7 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
   options.training = uses_batch_statistics();
   options.momentum = options_.momentum.value_or(1);
   options.eps = options_.eps;
-  if (is_training() && batch_parts_) options.parts = batch_parts_();
+  if (is_training() && batch_parts_) options.parts = batch_parts();
   if (!is_training() || !running_mean.defined())
     return batch_norm(input, running_mean, running_var, weight, bias, options);
   // A checkpoint that recomputes a batch must not count it twice.

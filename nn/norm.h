@@ -78,6 +78,10 @@ class BatchNorm : public NormBase {
   using BatchPartsSource = std::function<std::shared_ptr<BatchParts>()>;
   /// For data parallelism: where the other parts of the batch are.
   void set_batch_parts(BatchPartsSource source) { batch_parts_ = std::move(source); }
+  /// The other parts of a training batch; null if it is complete.
+  std::shared_ptr<BatchParts> batch_parts() const {
+    return batch_parts_ ? batch_parts_() : nullptr;
+  }
   /// Whether training uses the statistics of larger batches, as SyncBatchNorm does.
   bool is_synchronized() const { return batch_parts_ != nullptr; }
   std::string name() const override;

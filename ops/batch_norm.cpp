@@ -279,6 +279,8 @@ Tensor batch_norm(const BatchNorm& args) {
     return g;
   };
   record(out, op, {input, weight, bias, residual}, std::move(backward));
+  if (options.training && options.parts && !options.parts->alone())
+    autograd::mark_communicating(out);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/nn/norm.h"
 
 namespace ferrite::parallel {
 
@@ -69,6 +70,15 @@ DataParallelBase::DataParallelBase(nn::Module& module, std::vector<Device> devic
       options_(checked(options)),
       times_(std::make_shared<dp::DataParallelTimes>(devices_, output_)),
       comms_(devices_.size() - 1) {
+  FERRITE_CHECK(comms_.empty() || std::ranges::none_of(module.modules(),
+                                                       [](nn::Module* m) {
+                                                         const auto* const norm =
+                                                             dynamic_cast<nn::BatchNorm*>(m);
+                                                         return norm && norm->is_synchronized();
+                                                       }),
+                ValueError, "data_parallel",
+                "a SyncBatchNorm works in DistributedDataParallel with one device per process, not "
+                "in replicas on several; revert_sync_batchnorm() the model");
   if (!comms_.empty())
     comm(devices_.size());  // reports problems with the devices early
   else

@@ -1,7 +1,9 @@
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 
+#include <algorithm>
 #include <exception>
 
+#include "ferrite/parallel/ddp/model_check.h"
 #include "ferrite/parallel/ddp/reducer.h"
 
 namespace ferrite::parallel {
@@ -33,6 +35,15 @@ void Join::finish() { reducer_->finish_join(); }
 DistributedDataParallelBase::DistributedDataParallelBase(nn::Module& module,
                                                          const DDPOptions& options)
     : reducer_(std::make_shared<ddp::Reducer>(module, options)) {
+  const std::vector<Tensor> parameters = module.parameters();
+  const bool one_device = std::ranges::all_of(
+      parameters, [&](const Tensor& p) { return p.device() == parameters[0].device(); });
+  FERRITE_CHECK(one_device || !ddp::synchronizes_norms_over(reducer_->group(), module), ValueError,
+                "ddp",
+                "the model is on several devices, whose backward passes run beside each other, and "
+                "its norms are synchronized over the group '{}' that averages gradients: give the "
+                "norms a group of their own, convert_sync_batchnorm(model, new_group())",
+                reducer_->group().name());
   wrap_module(module);
   reducer_->start();
 }
@@ -61,8 +72,8 @@ void DistributedDataParallelBase::reset_report() { reducer_->reset_report(); }
 
 void DistributedDataParallelBase::before_forward() { reducer_->before_forward(); }
 
-void DistributedDataParallelBase::after_forward(std::span<const Tensor> outputs) {
-  reducer_->after_forward(outputs);
+void DistributedDataParallelBase::after_forward(std::span<const Tensor> outputs, bool are_all) {
+  reducer_->after_forward(outputs, are_all);
 }
 
 }  // namespace ferrite::parallel

@@ -27,6 +27,9 @@ inline Device exchange_device(const ProcessGroup& group) {
 /// the first difference.
 void check_agreement(ProcessGroup& group, const std::vector<Property>& properties);
 
+/// Whether a batch norm of `module` is synchronized over `group`.
+bool synchronizes_norms_over(const ProcessGroup& group, nn::Module& module);
+
 /// Every rank's `values`, the same number on all ranks, in rank order. Blocks the host.
 std::vector<std::int64_t> gather_numbers(ProcessGroup& group,
                                          const std::vector<std::int64_t>& values);

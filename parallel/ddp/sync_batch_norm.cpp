@@ -1,8 +1,10 @@
 #include "ferrite/parallel/ddp/sync_batch_norm.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ferrite/ops/creation.h"
+#include "ferrite/parallel/ddp/model_check.h"
 
 namespace ferrite::parallel {
 
@@ -19,6 +21,7 @@ class GroupParts final : public BatchParts {
     return all;
   }
   void sum(const Tensor& of_this_part) override { group_->all_reduce(of_this_part).wait(); }
+  const ProcessGroup& group() const { return *group_; }
 
  private:
   const std::shared_ptr<ProcessGroup> group_;
@@ -41,6 +44,14 @@ nn::Module& set_parts(nn::Module& module, const nn::BatchNorm::BatchPartsSource&
 }
 
 }  // namespace
+
+bool ddp::synchronizes_norms_over(const ProcessGroup& group, nn::Module& module) {
+  return std::ranges::any_of(module.modules(), [&](nn::Module* m) {
+    const auto* const norm = dynamic_cast<nn::BatchNorm*>(m);
+    const auto parts = std::dynamic_pointer_cast<GroupParts>(norm ? norm->batch_parts() : nullptr);
+    return parts && &parts->group() == &group;
+  });
+}
 
 nn::Module& convert_sync_batchnorm(nn::Module& module, std::shared_ptr<ProcessGroup> group) {
   return set_parts(module, parts_of(std::move(group)));

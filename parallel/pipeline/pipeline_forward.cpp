@@ -5,6 +5,7 @@
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/nn/fused.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/parallel/pipeline/partition.h"
@@ -122,7 +123,9 @@ Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, i
                                               return gradient;
                                             });
   std::shared_ptr<CheckpointRegion> region;
+  const std::uint64_t communicating = autograd::communicating_nodes();
   Tensor y = step->compute(stage, micro_batch, x, region);
+  const bool recomputing_communicates = region && autograd::communicating_nodes() > communicating;
   const auto returned = next ? std::make_shared<pipeline::StageLink::Returned>() : nullptr;
   y = pipeline::passed_through(
       "pipeline_stage_output", y, stream,
@@ -133,6 +136,7 @@ Pipeline::State::Place Pipeline::State::run(const std::shared_ptr<Step>& step, i
         step->begin_backward(stage, micro_batch);
         return gradient;
       });
+  if (recomputing_communicates && y.requires_grad()) autograd::mark_communicating(y);
   if (!next) return {y};
   return {{}, next->send(y, returned, step->crossed()), next};
 }

@@ -8,6 +8,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/optim/grad_scaler.h"
 #include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {
@@ -44,6 +45,7 @@ Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
                    [group](const Tensor& grad, Needs) -> Tensor {
                      return reduce_from_tensor_model_parallel_region(grad, group);
                    });
+  autograd::mark_communicating(out);
   return out;
 }
 
@@ -70,11 +72,13 @@ Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,
   const std::int64_t part = tensor_parallel::divided(
       input.size(-1), *group, "scatter_to_tensor_model_parallel_region", "the last dimension");
   const Tensor out = dense_copy(input.detach().narrow(-1, group->rank() * part, part));
-  if (autograd::recording(input))
+  if (autograd::recording(input)) {
     autograd::record(out, "scatter_to_tensor_model_parallel_region", {input},
                      [group](const Tensor& grad, Needs) -> Tensor {
                        return gather_from_tensor_model_parallel_region(grad, group);
                      });
+    autograd::mark_communicating(out);
+  }
   return out;
 }
 
@@ -90,6 +94,13 @@ Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
                        return scatter_to_tensor_model_parallel_region(grad, group);
                      });
   return out;
+}
+
+void share_overflows(optim::GradScaler& scaler, std::shared_ptr<ProcessGroup> group) {
+  group = tensor_parallel::group_of_several(std::move(group));
+  if (!group) return scaler.set_flag_exchange({});
+  scaler.set_flag_exchange(
+      [group](const Tensor& flag) { group->all_reduce(flag, ReduceOp::max).wait(); });
 }
 
 // ---- Devices

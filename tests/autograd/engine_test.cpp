@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -374,4 +375,57 @@ TEST_CASE("leaf gradients are laid out as the leaf and own their memory") {
   sum(v).backward();  // an expanded gradient
   CHECK(v.grad().is_contiguous());
   CHECK(v.grad().storage()->nbytes() == 2 * sizeof(double));
+}
+
+TEST_CASE("nodes that communicate run newest first, on whatever device") {
+  const Device devices[] = {Device("cpu:0"), Device("cpu:1")};
+  std::mutex mutex;
+  std::vector<int> order;
+  const auto communicating = [&](const Tensor& x, int number) {
+    Tensor out = x.detach().clone();
+    autograd::record(out, "communicating", {x},
+                     [&, number](const Tensor& grad, autograd::Needs) -> Tensor {
+                       const std::lock_guard lock(mutex);
+                       order.push_back(number);
+                       return grad;
+                     });
+    autograd::mark_communicating(out);
+    return out;
+  };
+  for (int round = 0; round < 20; ++round) {
+    order.clear();
+    std::vector<Tensor> leaves, ends;
+    for (const Device& device : devices) {
+      leaves.push_back(ones({64}, {.device = device}).set_requires_grad());
+      ends.push_back(leaves.back());
+    }
+    // Chains of two devices that have nothing to do with each other.
+    for (int number = 0; number < 12; ++number) {
+      Tensor& end = ends[static_cast<std::size_t>(number % 5 % 2)];
+      end = communicating(end * 2, number);
+    }
+    autograd::backward(std::vector{ends[0].sum(), ends[1].sum()});
+    CHECK(order == std::vector{11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0});
+    for (const Tensor& leaf : leaves) CHECK(leaf.grad().defined());
+  }
+}
+
+TEST_CASE("nodes that communicate and were made by several threads do not wait for each other") {
+  const Tensor x = ones({3}, {.device = Device("cpu:1")}).set_requires_grad();
+  const auto communicating = [](const Tensor& x) {
+    Tensor out = x.detach().clone();
+    autograd::record(out, "communicating", {x},
+                     [](const Tensor& grad, autograd::Needs) -> Tensor { return grad * 3; });
+    autograd::mark_communicating(out);
+    return out;
+  };
+  const Tensor first = x * 1;  // this thread's numbers are the lower ones
+  Tensor middle;
+  std::thread([&] {
+    for (int i = 0; i < 2000; ++i) middle = x * 2;
+    middle = communicating(middle);
+  }).join();
+  const Tensor last = communicating(middle + first).to("cpu:0");
+  (last * 2).sum().backward();
+  CHECK(values(x.grad().cpu()) == Values{42, 42, 42});
 }

@@ -25,6 +25,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/parallel/data_parallel/data_parallel_criterion.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/data_parallel_training.h"
 
 using namespace ferrite;
@@ -290,6 +291,9 @@ TEST_CASE("backward hooks run in the replicas") {
 }
 
 TEST_CASE("mistakes of construction and of the first call") {
+  nn::Sequential synchronized(nn::Linear(3, 2), parallel::SyncBatchNorm(2));
+  CHECK_THROWS_WITH_AS(DataParallel(synchronized, {"cpu:0", "cpu:1"}),
+                       doctest::Contains("revert_sync_batchnorm"), ValueError);
   nn::Linear net = linear();
   CHECK_THROWS_WITH_AS(DataParallel(net, {"cpu:0", "cpu:1", "cpu:0"}), doctest::Contains("cpu:0"),
                        ValueError);

@@ -9,6 +9,7 @@
 #include "ferrite/nn/models/resnet.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/parallel/pipeline/pipeline.h"
 #include "ferrite/tests/parallel/parts_of_batch.h"
 #include "ferrite/tests/support/close.h"
 
@@ -165,4 +166,38 @@ TEST_CASE("SyncBatchNorm: a rank that fails ends the others") {
                       },
                       kShort),
                   ValueError);
+}
+
+TEST_CASE("SyncBatchNorm in the stages of a pipeline: all ranks exchange sums in one order") {
+  using parallel::PipelineCheckpoint;
+  const auto make = [] {
+    return nn::Sequential(nn::Linear(8, 64), nn::BatchNorm1d(64), nn::Linear(64, 64),
+                          nn::BatchNorm1d(64), nn::Linear(64, 3));
+  };
+  for (const PipelineCheckpoint checkpoint :
+       {PipelineCheckpoint::never, PipelineCheckpoint::always})
+    parallel::run_ranks(
+        2,
+        [&](ProcessGroup& group) {
+          nn::Sequential split = make(), whole = make();
+          manual_seed(5);
+          for (const Tensor& p : whole.parameters()) no_grad([&] { p.normal_(); });
+          split.load_state_dict(whole.state_dict());
+          parallel::convert_sync_batchnorm(split, group.shared_from_this());
+          parallel::convert_sync_batchnorm(whole, group.shared_from_this());
+          parallel::Pipeline pipe(split, {"cpu:0", "cpu:1"},
+                                  {.chunks = 2, .checkpoint = checkpoint, .balance = {2, 3}});
+          for (int step = 0; step < 20; ++step) {
+            Generator numbers(static_cast<std::uint64_t>(2 * step + group.rank()));
+            const Tensor x = randn({16, 8}, {}, &numbers);
+            split.zero_grad();
+            whole.zero_grad();
+            pipe(x).pow(2).mean().backward();
+            cat({whole(x.narrow(0, 0, 8)), whole(x.narrow(0, 8, 8))}).pow(2).mean().backward();
+            for (std::size_t i = 0; i < whole.parameters().size(); ++i)
+              check_close(split.parameters()[i].grad().cpu(), whole.parameters()[i].grad(), 1e-4,
+                          1e-3);
+          }
+        },
+        kShort);
 }
