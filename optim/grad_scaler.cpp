@@ -190,6 +190,7 @@ void GradScaler::unscale(PerOptimizer& state, Optimizer& optimizer) {
   own.write_back("unscale_");
   for (const auto& b : of_masters.batches()) run(b.device, b.to, b.from);
   for (const auto& [from, to] : masters) to.storage()->bump_version("unscale_");
+  exchange_flags(state);
 }
 
 void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimizer) {
@@ -205,6 +206,12 @@ void GradScaler::look_for_overflow(PerOptimizer& state, const Optimizer& optimiz
   }
   for (const auto& [device, lists] : by_device)
     kernels::check_finite(current_stream(device), lists, flag_on(state, device));
+  exchange_flags(state);
+}
+
+void GradScaler::exchange_flags(const PerOptimizer& state) const {
+  if (exchange_)
+    for (const Tensor& found : state.found_inf) exchange_(found);
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {

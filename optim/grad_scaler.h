@@ -18,8 +18,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/state_dict.h"
@@ -83,6 +85,13 @@ class GradScaler {
   void update(double new_scale);
   /// `new_scale`: one floating-point number; on the scale's device, or the copy may wait.
   void update(const Tensor& new_scale);
+
+  /// Calls `exchange` on each overflow flag (one float32 number on its device, not 0 after an
+  /// overflow) once gradients were looked at: it may combine the flags of processes that hold parts
+  /// of one model (parallel::share_overflows()).
+  void set_flag_exchange(std::function<void(const Tensor& flag)> exchange) {
+    exchange_ = std::move(exchange);
+  }
 
   /// Waits for the device; 1 if disabled.
   double get_scale() const;
@@ -151,6 +160,7 @@ class GradScaler {
   /// A flag that is set if one of the two is; either may be undefined.
   static Tensor either(const Tensor& a, const Tensor& b);
   float* flag_on(PerOptimizer& state, const Device& device);
+  void exchange_flags(const PerOptimizer& state) const;
   void end_step();
 
   GradScalerOptions options_;
@@ -159,6 +169,7 @@ class GradScaler {
   Tensor scale_, inv_scale_;           // float32
   Tensor growth_tracker_, overflows_;  // int64
   std::vector<PerOptimizer> optimizers_;
+  std::function<void(const Tensor&)> exchange_;
 };
 
 }  // namespace ferrite::optim

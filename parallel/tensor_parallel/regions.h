@@ -19,6 +19,10 @@
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/process_group.h"
 
+namespace ferrite::optim {
+class GradScaler;
+}
+
 namespace ferrite::parallel {
 
 // ---- Over the ranks of a group, by default the default group (without one there is only this
@@ -32,6 +36,10 @@ Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
 /// floating types.
 Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
+/// Lets all ranks of the group skip a step of `scaler` where one of them found an overflow: with
+/// parts of one model they see other gradients, and must keep one scale and equal parameters
+/// outside the parts. To be called once on every rank, before training.
+void share_overflows(optim::GradScaler& scaler, std::shared_ptr<ProcessGroup> group = {});
 /// This rank's part of the last dimension, in separate memory: [..., n / ranks] of [..., n].
 /// ValueError unless the number of ranks divides n, ShapeError for a 0-dimensional input.
 Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,

@@ -1,7 +1,9 @@
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/core/error.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/optim/adam.h"
 #include "ferrite/optim/clip.h"
+#include "ferrite/optim/grad_scaler.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/tests/parallel/tensor_parallel_layers.h"
@@ -445,4 +447,34 @@ TEST_CASE("layers of devices reject sizes that do not match") {
       parallel::reduce_from_devices(std::vector<Tensor>{zeros({3}), zeros({2})}, Device()),
       ShapeError);
   CHECK_THROWS_AS(parallel::copy_to_devices(zeros({3}), {}), ValueError);
+}
+
+TEST_CASE("an overflow in one rank's part holds back the step of all") {
+  run_ranks(
+      2,
+      [](ProcessGroup& group) {
+        manual_seed(1);
+        ParallelMLP mlp(4, 8);
+        optim::SGD sgd(mlp.parameters(), {.lr = 0.1});
+        optim::GradScaler scaler({.init_scale = 65536.0});
+        parallel::share_overflows(scaler);
+        const Tensor before = mlp.fc2.bias.detach().clone();
+        for (const bool unscale : {false, true}) {
+          sgd.zero_grad();
+          scaler.scale(mlp(ones({2, 4})).pow(2).mean()).backward();
+          if (group.rank() == 1) mlp.fc1.weight.grad().fill_(INFINITY);
+          if (unscale) scaler.unscale_(sgd);
+          scaler.step(sgd);
+          scaler.update();
+        }
+        CHECK(scaler.get_scale() == 16384);
+        check_close(mlp.fc2.bias, before, 0, 0);
+        sgd.zero_grad();
+        scaler.scale(mlp(ones({2, 4})).pow(2).mean()).backward();
+        scaler.step(sgd);
+        scaler.update();
+        CHECK(scaler.get_scale() == 16384);
+        CHECK_FALSE(allclose(mlp.fc2.bias, before));
+      },
+      kShortGroup);
 }
