@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+#include <string_view>
 
 #include "ferrite/core/generator.h"
+#include "ferrite/core/job_rank.h"
 #include "ferrite/data/dataset.h"
 
 namespace ferrite::data {
@@ -163,43 +166,62 @@ std::vector<std::int64_t> SubsetRandomSampler::order(std::int64_t epoch) const {
 
 // ---- DistributedSampler
 
+namespace {
+
+JobRank default_job_rank(const DistributedSamplerOptions& options) {
+  const auto find = find_job_rank.load();
+  const JobRank found = find ? find() : JobRank{0, 0};
+  if (found.size > 0) return found;
+  const char* const job = std::getenv("WORLD_SIZE");
+  FERRITE_CHECK(options.rank || options.num_replicas || options.world_size || !job ||
+                    std::string_view(job) == "1",
+                ValueError, "distributed_sampler",
+                "WORLD_SIZE is {}, and there is no process group: call init_process_group() first, "
+                "or pass .num_replicas and .rank",
+                job);
+  return {};
+}
+
+}  // namespace
+
 DistributedSampler::DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options)
     : size_(size), options_(options) {
   check_size(size, "distributed_sampler");
-  if (options.num_replicas) {
-    FERRITE_CHECK(options.world_size == 1 || options.world_size == *options.num_replicas,
-                  ValueError, "distributed_sampler",
-                  "num_replicas is {}, but world_size {}; give one of them", *options.num_replicas,
-                  options.world_size);
-    options_.world_size = *options.num_replicas;
-  }
-  FERRITE_CHECK(options_.world_size > 0 && options.rank >= 0 && options.rank < options_.world_size,
+  const JobRank job = default_job_rank(options);
+  FERRITE_CHECK(!options.num_replicas ||
+                    options.world_size.value_or(*options.num_replicas) == *options.num_replicas,
                 ValueError, "distributed_sampler",
-                "expected a rank of 0 to world_size - 1, got rank {} of {}", options.rank,
-                options_.world_size);
+                "num_replicas is {}, but world_size {}; give one of them", *options.num_replicas,
+                *options.world_size);
+  world_size_ =
+      options.num_replicas ? *options.num_replicas : options.world_size.value_or(job.size);
+  rank_ = options.rank.value_or(job.rank);
+  FERRITE_CHECK(world_size_ > 0 && rank_ >= 0 && rank_ < world_size_, ValueError,
+                "distributed_sampler", "expected a rank of 0 to world_size - 1, got rank {} of {}",
+                rank_, world_size_);
   FERRITE_CHECK(options.pad || !options.drop_last, ValueError, "distributed_sampler",
                 "expected .drop_last = true or .pad = false, not both");
 }
 
 std::int64_t DistributedSampler::size() const {
-  const std::int64_t whole = size_ / options_.world_size, left = size_ % options_.world_size;
+  const std::int64_t whole = size_ / world_size_, left = size_ % world_size_;
   if (options_.drop_last) return whole;
-  return whole + (left > (options_.pad ? 0 : options_.rank) ? 1 : 0);
+  return whole + (left > (options_.pad ? 0 : rank_) ? 1 : 0);
 }
 
 std::int64_t DistributedSampler::max_position() const {
-  const bool partial = size_ % options_.world_size > 0 && !options_.drop_last;
-  return size_ / options_.world_size + (partial ? 1 : 0);
+  const bool partial = size_ % world_size_ > 0 && !options_.drop_last;
+  return size_ / world_size_ + (partial ? 1 : 0);
 }
 
 std::vector<std::int64_t> DistributedSampler::order(std::int64_t epoch) const {
   const std::vector<std::int64_t> all =
       options_.shuffle ? epoch_generator(options_.seed, epoch).permutation(size_) : counting(size_);
   std::vector<std::int64_t> mine(static_cast<std::size_t>(size()));
-  auto at = static_cast<std::size_t>(options_.rank);
+  auto at = static_cast<std::size_t>(rank_);
   for (std::int64_t& index : mine) {
     index = all[at % all.size()];
-    at += static_cast<std::size_t>(options_.world_size);
+    at += static_cast<std::size_t>(world_size_);
   }
   return mine;
 }

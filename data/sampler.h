@@ -141,16 +141,17 @@ class SubsetRandomSampler : public Sampler {
 };
 
 struct DistributedSamplerOptions {
-  /// PyTorch's name of world_size, of which one is given; before rank, as in its arguments.
+  /// The number of processes; that of the default process group unless given.
   std::optional<std::int64_t> num_replicas = {};
-  std::int64_t rank = 0;
-  std::int64_t world_size = 1;
-  bool shuffle = true;  ///< whether each epoch has another order
-  /// Drop the remainder of size / world_size instead of repeating the beginning.
-  bool drop_last = false;
+  /// Which of them this is; that of the default process group unless given.
+  std::optional<std::int64_t> rank = {};
+  std::optional<std::int64_t> world_size = {};  ///< another name of num_replicas
+  bool shuffle = true;                          ///< whether each epoch has another order
   /// Seed of the order, the same on every rank. It is independent of manual_seed(), which may
   /// differ between ranks.
   std::uint64_t seed = 0;
+  /// Drop the remainder of size / world_size instead of repeating the beginning.
+  bool drop_last = false;
   /// Repeat the beginning if the size is not a multiple of world_size. Without it some ranks have
   /// one index less (or none) and none is repeated: for evaluation, where a padded sample would
   /// count twice (parallel/ddp/evaluation.h gathers both).
@@ -160,12 +161,14 @@ struct DistributedSamplerOptions {
 /// One process's share of the samples, as in torch.utils.data.DistributedSampler: every
 /// world_size-th index of one common order, starting at `rank`, the same number on every rank. The
 /// order is a function of seed and epoch, which a DataLoader advances automatically (set_epoch).
-/// ValueError for a rank out of range, and for drop_last together with pad = false.
+/// ValueError for a rank out of range, for drop_last together with pad = false, and, where the
+/// options do not name the processes, in a job of several (WORLD_SIZE) without a process group.
 ///
-///   data::DistributedSampler sampler(train.size(), {.rank = rank, .world_size = world_size});
+///   parallel::init_process_group();
+///   data::DistributedSampler sampler(train.size());
 class DistributedSampler : public Sampler {
  public:
-  DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options);
+  explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {});
   /// The number of indices in an epoch.
   std::int64_t size() const override;
   /// Without padding, one above size() on some ranks.
@@ -173,7 +176,7 @@ class DistributedSampler : public Sampler {
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
 
  private:
-  std::int64_t size_;
+  std::int64_t size_, rank_, world_size_;
   DistributedSamplerOptions options_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/job_rank.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
 #include "ferrite/parallel/comm/bootstrap/rendezvous.h"
@@ -34,11 +35,18 @@ Process& process() {
 
 thread_local std::shared_ptr<ProcessGroup> of_thread;
 
+JobRank rank_in_group();
+
 const std::shared_ptr<ProcessGroup>& find_group() {
   if (of_thread) return of_thread;
   Process& p = process();
   std::lock_guard lock(p.mutex);
   return p.group;
+}
+
+JobRank rank_in_group() {
+  const std::shared_ptr<ProcessGroup> group = find_group();
+  return group ? JobRank{group->rank(), group->size()} : JobRank{0, 0};
 }
 
 /// Runs an operation on the default group and waits for it.
@@ -51,6 +59,7 @@ void blocking(F&& f) {
 
 /// Sets the process's default group to `group`, which may be null, and returns the previous one.
 std::shared_ptr<ProcessGroup> exchange_process_group(std::shared_ptr<ProcessGroup> group) {
+  find_job_rank = rank_in_group;
   Process& p = process();
   std::lock_guard lock(p.mutex);
   return std::exchange(p.group, std::move(group));
@@ -166,7 +175,9 @@ int get_world_size() {
 }
 
 DefaultGroupScope::DefaultGroupScope(std::shared_ptr<ProcessGroup> group)
-    : previous_(std::exchange(of_thread, std::move(group))) {}
+    : previous_(std::exchange(of_thread, std::move(group))) {
+  find_job_rank = rank_in_group;
+}
 DefaultGroupScope::~DefaultGroupScope() { of_thread = std::move(previous_); }
 
 void all_reduce(const Tensor& tensor, ReduceOp op) {

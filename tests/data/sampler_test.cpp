@@ -119,7 +119,7 @@ TEST_CASE("sampler: ranks share an epoch") {
       std::size_t total = 0;
       for (std::int64_t rank = 0; rank < 4; ++rank) {
         const DistributedSampler sampler(
-            size, {.rank = rank, .world_size = 4, .drop_last = drop_last, .seed = 1});
+            size, {.rank = rank, .world_size = 4, .seed = 1, .drop_last = drop_last});
         const Indices order = sampler.order(2);
         CHECK(static_cast<std::int64_t>(order.size()) == sampler.size());
         CHECK(sampler.size() == (drop_last ? size / 4 : (size + 3) / 4));

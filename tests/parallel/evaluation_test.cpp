@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "ferrite/core/generator.h"
 #include "ferrite/data/sampler.h"
 #include "ferrite/metrics/accuracy.h"
@@ -161,4 +163,23 @@ TEST_CASE("metrics of all ranks are those of one process, no sample counted twic
   parallel::all_reduce_metrics(accuracy, host);
   CHECK(accuracy.total() == kSize);
   CHECK(host.count() == kSize);
+}
+
+TEST_CASE("a DistributedSampler takes its place from the default group") {
+  CHECK(data::DistributedSampler(5, {.shuffle = false}).order(0).size() == 5);  // one process
+  parallel::run_ranks(
+      3,
+      [](ProcessGroup& group) {
+        const std::int64_t rank = group.rank();
+        using Indices = std::vector<std::int64_t>;
+        CHECK(data::DistributedSampler(6, {.shuffle = false}).order(0) == Indices{rank, rank + 3});
+        const data::DistributedSampler other(4, {.num_replicas = 2, .rank = 1, .shuffle = false});
+        CHECK(other.order(0) == Indices{1, 3});
+      },
+      kShort);
+  ::setenv("WORLD_SIZE", "2", 1);
+  CHECK_THROWS_WITH_AS(data::DistributedSampler(6),
+                       doctest::Contains("call init_process_group() first"), ValueError);
+  CHECK(data::DistributedSampler(6, {.num_replicas = 2, .rank = 1}).size() == 3);
+  ::unsetenv("WORLD_SIZE");
 }
