@@ -126,7 +126,8 @@ class TrainingState {
         [&part](const StateDict& state) { part.load_state_dict(state); });
   }
   TrainingState& add(std::string name, Generator& generator);
-  /// The default generators of all devices, as the part "generators".
+  /// The default generators of all devices, as the part "generators". Every process that resumes
+  /// continues with those of the process that saved.
   TrainingState& add_generators();
 
   /// Binds a variable: a counter, a best metric. ValueError for names that are taken, or reserved

@@ -227,6 +227,27 @@ void for_each_tensor(T& value, F& f) {
   }
 }
 
+/// Whether for_each_tensor() finds all tensors of a T: not those of other classes.
+template <class T>
+constexpr bool shows_all_tensors() {
+  if constexpr (is_tensor<T> || !std::is_class_v<T> || TensorStruct<T>) {
+    return !std::is_union_v<T> && !std::is_pointer_v<T>;
+  } else if constexpr (requires(T & value) { value.has_value(), *value; }) {
+    return shows_all_tensors<std::remove_cvref_t<decltype(*std::declval<T&>())>>();
+  } else if constexpr (NamedTuple<T>) {
+    return shows_all_tensors<std::remove_cvref_t<decltype(std::declval<T&>().fields())>>();
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (shows_all_tensors<std::remove_cvref_t<std::tuple_element_t<I, T>>>() && ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<T>>());
+  } else if constexpr (std::ranges::forward_range<T>) {
+    return shows_all_tensors<std::ranges::range_value_t<T>>();
+  } else {
+    return false;
+  }
+}
+
 /// Argument I of a call, or the tensor that replaces it.
 template <std::size_t I, class... Inputs>
 decltype(auto) argument(std::tuple<Inputs&&...>& given, std::span<Tensor> tensors) {

@@ -88,7 +88,7 @@ void count(Summary& summary, SummaryRow& row, const Module& module, std::span<co
   else
     row.own_multiply_adds.reset();
   if (row.is_leaf && row.own_parameters > 0) summary.activation_bytes += 2 * bytes(outputs);
-  if (row.depth == 0) summary.input_bytes += bytes(inputs);
+  if (&row == &summary.rows.front()) summary.input_bytes += bytes(inputs);
 }
 
 /// Adds the values of each row to its parents.
@@ -99,8 +99,8 @@ void total(Summary& summary) {
     above.push_back(&row);
     if (!row.own_multiply_adds) summary.multiply_adds_known = false;
     for (SummaryRow* r : above) r->multiply_adds += row.own_multiply_adds.value_or(0);
+    summary.multiply_adds += row.own_multiply_adds.value_or(0);
   }
-  summary.multiply_adds = summary.rows.front().multiply_adds;
 }
 
 }  // namespace

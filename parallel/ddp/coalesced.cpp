@@ -4,14 +4,28 @@
 #include <utility>
 
 #include "ferrite/kernels/copy.h"
+#include "ferrite/ops/complex.h"
 
 namespace ferrite::parallel::ddp {
 
 namespace {
 
-DType travels_as(const Tensor& t) { return t.dtype() == kBool ? kUInt8 : t.dtype(); }
+DType travels_as(const Tensor& t) {
+  switch (t.dtype()) {
+    case kBool:
+      return kUInt8;
+    case kComplexFloat:
+      return kFloat32;
+    case kComplexDouble:
+      return kFloat64;
+    default:
+      return t.dtype();
+  }
+}
 
 }  // namespace
+
+Tensor real_of(const Tensor& t) { return is_complex(t.dtype()) ? view_as_real(t.detach()) : t; }
 
 CoalescedTensors::CoalescedTensors(std::vector<Tensor> tensors, std::size_t max_bytes)
     : tensors_(std::move(tensors)), max_bytes_(max_bytes) {}
@@ -43,14 +57,14 @@ void CoalescedTensors::pack() {
     for (const std::vector<Tensor>& chunk : g.chunks) {
       Part part;
       std::int64_t numel = 0;
-      for (const Tensor& t : chunk) numel += t.numel();
+      for (const Tensor& t : chunk) numel += real_of(t).numel();
       part.flat = ferrite::empty({numel}, {.dtype = g.dtype, .device = g.device});
       std::int64_t offset = 0;
       for (const Tensor& t : chunk) {
         part.tensors.push_back(t);
-        part.views.push_back(
-            as_strided(part.flat, t.shape(), strides_of(t.shape(), kContiguous), offset));
-        offset += t.numel();
+        const Shape shape = real_of(t).shape();
+        part.views.push_back(as_strided(part.flat, shape, strides_of(shape, kContiguous), offset));
+        offset += shape.numel();
       }
       parts_.push_back(std::move(part));
     }
@@ -63,7 +77,7 @@ bool CoalescedTensors::fits() const {
     for (std::size_t i = 0; i < part.tensors.size(); ++i)
       if (travels_as(part.tensors[i]) != part.flat.dtype() ||
           part.tensors[i].device() != part.flat.device() ||
-          part.tensors[i].shape() != part.views[i].shape())
+          real_of(part.tensors[i]).shape() != part.views[i].shape())
         return false;
   return true;
 }
@@ -75,7 +89,7 @@ void CoalescedTensors::broadcast(ProcessGroup& group, int root) {
     const Stream stream = current_stream(part.flat.device());
     if (group.rank() == root)
       for (std::size_t i = 0; i < part.tensors.size(); ++i)
-        kernels::copy(stream, part.views[i], part.tensors[i]);
+        kernels::copy(stream, part.views[i], real_of(part.tensors[i]));
     works.push_back(group.broadcast(part.flat, root));
   }
   for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -84,7 +98,7 @@ void CoalescedTensors::broadcast(ProcessGroup& group, int root) {
     const Part& part = parts_[p];
     const Stream stream = current_stream(part.flat.device());
     for (std::size_t i = 0; i < part.tensors.size(); ++i) {
-      kernels::copy(stream, part.tensors[i], part.views[i]);
+      kernels::copy(stream, real_of(part.tensors[i]), part.views[i]);
       part.tensors[i].storage()->bump_version("broadcast");
     }
   }

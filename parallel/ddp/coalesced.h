@@ -10,6 +10,10 @@
 
 namespace ferrite::parallel::ddp {
 
+/// A view of complex numbers as pairs of real ones (view_as_real()), which groups communicate;
+/// other tensors as they are.
+Tensor real_of(const Tensor& t);
+
 /// Tensors packed into flat ones of one dtype, one device and `max_bytes` each (or one larger
 /// tensor). Keeps the flat tensors between calls, for tensors that are broadcast each step.
 class CoalescedTensors {
@@ -18,7 +22,8 @@ class CoalescedTensors {
                             std::size_t max_bytes = std::size_t{256} << 20);
 
   bool empty() const { return tensors_.empty(); }
-  /// All ranks get root's values, in place. Any strides; bool tensors are sent as bytes.
+  /// All ranks get root's values, in place. Any strides; bool tensors are sent as bytes,
+  /// complex ones as real numbers.
   void broadcast(ProcessGroup& group, int root = 0);
 
  private:

@@ -146,7 +146,7 @@ class DistributedDataParallelBase : public nn::Module {
   /// What a step does before the module's forward().
   void before_forward();
   /// What a step does after the module's forward().
-  void after_forward(std::span<const Tensor> outputs);
+  void after_forward(std::span<const Tensor> outputs, bool are_all);
 
  private:
   std::shared_ptr<ddp::Reducer> reducer_;
@@ -175,9 +175,11 @@ class DistributedDataParallel : public DistributedDataParallelBase {
   requires std::invocable<M&, Inputs...>
   auto operator()(Inputs&&... inputs) {
     if (has_hooks()) [[unlikely]]
-      return nn::detail::call_hooked(
-          hooks(), *this, [&](auto&&... x) { return run(std::forward<decltype(x)>(x)...); },
-          std::forward<Inputs>(inputs)...);
+      return in_call([&] {
+        return nn::detail::call_hooked(
+            hooks(), *this, [&](auto&&... x) { return run(std::forward<decltype(x)>(x)...); },
+            std::forward<Inputs>(inputs)...);
+      });
     return run(std::forward<Inputs>(inputs)...);
   }
   Tensor forward(const Tensor& input) override {
@@ -194,13 +196,13 @@ class DistributedDataParallel : public DistributedDataParallelBase {
     before_forward();
     if constexpr (std::is_void_v<std::invoke_result_t<M&, Inputs...>>) {
       module_(std::forward<Inputs>(inputs)...);
-      after_forward({});
+      after_forward({}, false);
     } else {
       auto result = module_(std::forward<Inputs>(inputs)...);
       std::vector<Tensor> outputs;
       const auto collect = [&](const Tensor& t) { outputs.push_back(t); };
       nn::detail::for_each_tensor(result, collect);
-      after_forward(outputs);
+      after_forward(outputs, nn::detail::shows_all_tensors<decltype(result)>());
       return result;
     }
   }

@@ -81,8 +81,11 @@ std::vector<Property> describe_model(const nn::Module& module) {
                                      buffers = module.named_buffers();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, t] = parameters[i];
+    // Gradients travel in the order in which they lie.
+    const bool channels_last = t.suggest_memory_format() != kContiguous;
     out.push_back({fmt::format("parameter {}", i),
-                   fmt::format("'{}' ({}{}, {})", name, t.dtype(), t.shape(),
+                   fmt::format("'{}' ({}{}{}, {})", name, t.dtype(), t.shape(),
+                               channels_last ? " channels-last" : "",
                                t.requires_grad() ? "requires a gradient" : "frozen")});
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {

@@ -80,13 +80,13 @@ void Reducer::before_forward() {
   buffers_due_ = false;
 }
 
-void Reducer::after_forward(std::span<const Tensor> outputs) {
+void Reducer::after_forward(std::span<const Tensor> outputs, bool are_all) {
   if (!grad_enabled()) return;
   std::lock_guard lock(mutex_);
   if (no_sync_ > 0) return;
-  arm_next_ = outputs.empty() || std::ranges::any_of(outputs, [this](const Tensor& t) {
-                return t.requires_grad() && t.is_leaf() && is_parameter(t);
-              });
+  arm_next_ = !are_all || outputs.empty() || std::ranges::any_of(outputs, [this](const Tensor& t) {
+    return t.requires_grad() && t.is_leaf() && is_parameter(t);
+  });
   watch(outputs, &Reducer::on_output_gradient);
 }
 
@@ -261,7 +261,7 @@ void Reducer::launch(std::size_t b) {
 
 CommWork Reducer::communicate(std::size_t b) {
   Bucket& bucket = buckets_[b];
-  const Tensor& flat = bucket.flat();
+  const Tensor flat = real_of(bucket.flat());
   if (hook_) {
     GradBucket seen(*group_, b, buckets_.size(), flat, bucket.views(), bucket.parameters(),
                     bucket.scratch());

@@ -39,7 +39,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void register_comm_hook(CommHook hook, std::string name);
 
   void before_forward();
-  void after_forward(std::span<const Tensor> outputs);
+  void after_forward(std::span<const Tensor> outputs, bool are_all);
   void enter_no_sync();
   void leave_no_sync();
 

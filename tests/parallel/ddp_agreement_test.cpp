@@ -10,6 +10,7 @@
 #include "ferrite/optim/sgd.h"
 #include "ferrite/parallel/comm/local/local_group.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
+#include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
@@ -102,6 +103,18 @@ TEST_CASE("models and options that differ are told apart on all ranks") {
         {"parameter 4 is '2.weight' (float32[2, 4], requires a gradient) on rank 0 and '2.weight' "
          "(float32[2, 5], requires a gradient) on rank 1",
          "(ranks 1, 2 differ from rank 0)"});
+  check(2,
+        [](nn::Sequential& net, int rank) {
+          net.push_back(nn::Conv2d(2, 3, 2));
+          if (rank == 1) net.to(kChannelsLast);
+        },
+        {"'3.weight' (float32[3, 2, 2, 2] channels-last, requires a gradient) on rank 1"});
+  check(2,
+        [](nn::Sequential& net, int) {
+          parallel::convert_sync_batchnorm(net);
+          net[2].to("cpu:1");
+        },
+        {"give the norms a group of their own, convert_sync_batchnorm(model, new_group())"});
   check(2,
         [](nn::Sequential& net, int rank) {
           if (rank == 0) net.to(kFloat64);

@@ -186,3 +186,40 @@ TEST_CASE("a gradient penalty alone") {
       },
       kSoon);
 }
+
+namespace {
+
+struct Levels {
+  Tensor mask;
+  std::vector<Tensor> others;
+};
+
+/// Its result has tensors that the wrapper does not find.
+struct Hidden : nn::Cloneable<Hidden> {
+  Hidden() {
+    register_module("seen", seen);
+    register_module("hidden", hidden);
+  }
+  using nn::Module::forward;
+  std::pair<Tensor, Levels> forward(const Tensor& x, int scale) {
+    return {seen(x), {hidden(x) * scale, {}}};
+  }
+  nn::Linear seen{3, 2}, hidden{3, 2};
+};
+
+}  // namespace
+
+TEST_CASE("a loss of a tensor inside a class of the user's, beside one that is found") {
+  std::deque<Hidden> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        Hidden& net = nets[static_cast<std::size_t>(group.rank())];
+        DistributedDataParallel ddp(net, {.find_unused_parameters = true});
+        for (int step = 1; step < 4; ++step) {
+          ddp(rows(group.rank()), 1).second.mask.sum().backward();
+          check_equal(net.hidden.weight.grad(), full({2, 3}, 3.0 * step));
+        }
+      },
+      kSoon);
+}

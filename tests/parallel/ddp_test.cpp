@@ -1,15 +1,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <deque>
 #include <sstream>
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/warning.h"
 #include "ferrite/nn/layers.h"
 #include "ferrite/nn/models/lenet.h"
 #include "ferrite/nn/models/resnet.h"
+#include "ferrite/nn/summary.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/complex.h"
 #include "ferrite/parallel/ddp/distributed_data_parallel.h"
 #include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
@@ -391,6 +395,53 @@ TEST_CASE("tied weights, layers used twice, mixed dtypes, any inputs and outputs
       kSoon);
   CHECK(orders[0] == orders[1]);
   CHECK(orders[0].back().starts_with("twice"));  // whatever the order of registration
+}
+
+TEST_CASE("complex parameters and buffers") {
+  struct Phases : nn::Cloneable<Phases> {
+    Phases() {
+      register_parameter("w", w);
+      register_buffer("b", b);
+    }
+    Tensor forward(const Tensor& x) override { return x * (w * b).abs().pow(2).sum(); }
+    Tensor w = ones({3}, kComplexFloat), b = ones({3}, kComplexFloat);
+  };
+  std::deque<Phases> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        Phases& net = nets[static_cast<std::size_t>(group.rank())];
+        no_grad([&] { net.b.mul_(complex(tensor({0.0}), tensor({group.rank() + 1.0}))); });
+        DistributedDataParallel ddp(net);
+        check_equal(view_as_real(net.b), tensor({0.0, 1.0}).expand({3, 2}));  // rank 0's
+        ddp(full({}, group.rank() + 1.0)).backward();
+        check_close(view_as_real(net.w.grad()), tensor({3.0, 0.0}).expand({3, 2}), 1e-6);
+      },
+      kSoon);
+}
+
+TEST_CASE("hooks on the wrapper run without a warning, and a summary counts its model") {
+  std::vector<std::string> warnings;
+  const WarningHandler before =
+      set_warning_handler([&](std::string_view text) { warnings.emplace_back(text); });
+  nn::Sequential net{nn::Linear(3, 4), nn::Linear(4, 2)};
+  run_ranks(
+      1,
+      [&](ProcessGroup&) {
+        DistributedDataParallel ddp(net);
+        const Tensor expected = net(rows(0)) * 3;
+        {
+          const auto hook = ddp.register_forward_hook(
+              [](nn::Module&, const Tensor&, const Tensor& out) -> Tensor { return out * 3; });
+          check_close(ddp(rows(0)), expected, 1e-6);
+        }
+        const nn::Summary wrapped = nn::summary(ddp, {2, 3}), own = nn::summary(net, {2, 3});
+        CHECK(wrapped.multiply_adds == own.multiply_adds);
+        CHECK(wrapped.input_bytes == own.input_bytes);
+      },
+      kSoon);
+  set_warning_handler(before);
+  CHECK(warnings.empty());
 }
 
 TEST_CASE("buckets that are not made anew stay in reverse order of registration") {
