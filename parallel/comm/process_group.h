@@ -42,7 +42,7 @@ using Milliseconds = std::chrono::milliseconds;
 /// One rank's view of a group. Operations may be called from any thread, one at a time.
 ///
 /// Tensors are dense in memory (contiguous, or channels-last; ValueError otherwise: call
-/// contiguous()) and of float16, bfloat16, float32, float64, int64, int32 or uint8 (DTypeError);
+/// contiguous()) and of float16, bfloat16, float32, float64 or an integer (DTypeError);
 /// shapes, dtypes and roots must agree on all ranks. ValueError for a root or a rank that is not in
 /// the group, DeviceError for a tensor that is not on the group's device(). Nothing is recorded on
 /// the tape. Empty tensors are allowed, and so are groups of one rank.
