@@ -58,12 +58,34 @@ std::string prefix_hint(const LoadReport& report) {
   return "";
 }
 
+/// The name here of what torch.nn.utils.parametrizations.weight_norm and spectral_norm made, such
+/// as "fc.parametrizations.weight.original0"; else `name`.
+std::string without_parametrization(const std::string& name) {
+  constexpr std::string_view kMark = "parametrizations.";
+  constexpr std::pair<std::string_view, std::string_view> kParts[] = {
+      {".original0", "_g"}, {".original1", "_v"}, {".original", "_orig"},
+      {".0._u", "_u"},      {".0._v", "_v"},
+  };
+  const std::size_t mark = name.rfind(kMark);
+  if (mark == std::string::npos || (mark > 0 && name[mark - 1] != '.')) return name;
+  for (const auto& [theirs, ours] : kParts)
+    if (name.ends_with(theirs)) {
+      const std::string tensor = name.substr(mark + kMark.size());
+      return name.substr(0, mark) + tensor.substr(0, tensor.size() - theirs.size()) +
+             std::string(ours);
+    }
+  return name;
+}
+
 /// The dict under the module's names.
-StateDict renamed(const StateDict& dict, const LoadOptions& options) {
+StateDict renamed(const StateDict& dict, const StateDict& module, const LoadOptions& options) {
   StateDict out;
   out.reserve(dict.size());
   for (const auto& [name, tensor] : dict) {
-    const std::string own = rename(name, options);
+    std::string own = rename(name, options);
+    if (!module.contains(own))
+      if (std::string other = without_parametrization(own); module.contains(other))
+        own = std::move(other);
     FERRITE_CHECK(!own.empty() && !out.contains(own), ValueError, "load_state_dict",
                   "after the change of prefixes '{}' becomes '{}', which is {}", name, own,
                   own.empty() ? "empty" : "the name of another tensor");
@@ -100,7 +122,7 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
   LoadOptions prefixes = options;
   if (wrapped() && options.strip_prefix.empty() && is_wrapped(dict, own))
     prefixes.strip_prefix = kWrapperPrefix;
-  const StateDict given = renamed(dict, prefixes);
+  const StateDict given = renamed(dict, own, prefixes);
   LoadReport report;
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   for (const auto& [name, tensor] : own) {

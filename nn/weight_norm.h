@@ -3,9 +3,10 @@
 //   nn::Conv2d conv = nn::utils::spectral_norm(nn::Conv2d(3, 64, 3));
 //   nn::utils::weight_norm(net.get<nn::Linear>("fc"));
 //
-// state_dict() has PyTorch's names (torch.nn.utils.weight_norm and spectral_norm). The member, such
-// as Linear::weight, has the value that the last call computed. Apply them before an optimizer is
-// made: the layer's parameters are others afterwards.
+// state_dict() has PyTorch's names (torch.nn.utils.weight_norm and spectral_norm), and
+// load_state_dict() also takes those of torch.nn.utils.parametrizations. The member, such as
+// Linear::weight, has the value that the last call computed. Apply them before an optimizer is made:
+// the layer's parameters are others afterwards.
 #pragma once
 
 #include <optional>

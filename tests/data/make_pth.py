@@ -108,6 +108,20 @@ def resumed(make):
     return run
 
 
+def parametrized():
+    """State dicts of torch.nn.utils.parametrizations, and an output."""
+    torch.manual_seed(4)
+    norms = torch.nn.utils.parametrizations
+    out = {}
+    for name, layer in {"weight_norm": norms.weight_norm(torch.nn.Linear(3, 2)),
+                        "weight_norm_all": norms.weight_norm(torch.nn.Linear(3, 2), dim=None),
+                        "spectral_norm": norms.spectral_norm(torch.nn.Conv1d(2, 3, 3))}.items():
+        net = torch.nn.Sequential(layer).eval()
+        x = torch.randn(4, 2, 5) if name == "spectral_norm" else torch.randn(4, 3)
+        out[name] = {"state": net.state_dict(), "input": x, "output": net(x).detach()}
+    return out
+
+
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-3, nesterov=True),
     "Adam": lambda p: torch.optim.Adam(p, 0.01, betas=(0.8, 0.99), amsgrad=True),
@@ -119,6 +133,7 @@ def main():
     folder.mkdir(exist_ok=True)
     for name, make in OPTIMIZERS.items():
         torch.save(resumed(make), folder / f"run_{name}.pth")
+    torch.save(parametrized(), folder / "parametrized.pth")
     torch.save(network().state_dict(), folder / "state_dict.pth")
     torch.save(types(), folder / "types.pth")
     torch.save(views(), folder / "views.pth")

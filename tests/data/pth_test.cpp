@@ -10,6 +10,7 @@
 #include "ferrite/data/safetensors.h"
 #include "ferrite/data/zip.h"
 #include "ferrite/nn/layers.h"
+#include "ferrite/nn/weight_norm.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/close.h"
@@ -416,6 +417,26 @@ TEST_CASE("pth: names of tensors take no more than a multiple of the memory of t
                    data::state_of_torch(Value::dict({{std::string(10'000, 'k'), state}}));
                  }),
                  "keys are too long"));
+}
+
+TEST_CASE("pth: weights of torch.nn.utils.parametrizations") {
+  const Value file = load_pth(recorded("parametrized"));
+  const auto check = [&](const char* name, auto layer) {
+    CAPTURE(name);
+    nn::Sequential net(std::move(layer));
+    net.eval();
+    const StateDict state = file[name]["state"].tensors();
+    net.load_state_dict(state);
+    check_close(net(file[name]["input"].to_tensor()), file[name]["output"].to_tensor(), 1e-5, 1e-6);
+    // A name that is none of the layer's stays unexpected, under its own name.
+    StateDict other = state;
+    other.insert("1.parametrizations.weight.original0", ones({1}));
+    CHECK(net.load_state_dict(other, {.strict = false}).unexpected ==
+          std::vector<std::string>{"1.parametrizations.weight.original0"});
+  };
+  check("weight_norm", nn::utils::weight_norm(nn::Linear(3, 2)));
+  check("weight_norm_all", nn::utils::weight_norm(nn::Linear(3, 2), "weight", std::nullopt));
+  check("spectral_norm", nn::utils::spectral_norm(nn::Conv1d(2, 3, 3)));
 }
 
 TEST_CASE("pth: the bytes of bools are 0 and 1") {
