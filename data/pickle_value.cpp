@@ -177,7 +177,7 @@ class Pickler {
         out_ += 't';
         return;
       case Value::Kind::dict:
-        return write_dict(value.entries());
+        return value.is_counter() ? write_counter(value.entries()) : write_dict(value.entries());
     }
   }
 
@@ -234,6 +234,12 @@ class Pickler {
     }
     for (const auto& [key, value] : entries) write(key), write(value);
     out_ += 'u';
+  }
+  void write_counter(const Value::Dict& entries) {
+    write_name("collections", "Counter");
+    out_ += "}(";
+    for (const auto& [key, value] : entries) write(key), write(value);
+    out_ += "u\x85R";
   }
   void write_sizes(const Shape& sizes) {
     out_ += '(';

@@ -48,11 +48,14 @@ void save_pth(const Value& value, const std::filesystem::path& path);
 
 /// The state dict of an optimizer, a scheduler or a GradScaler from the tree that PyTorch's has:
 ///   sgd.load_state_dict(data::state_of_torch(run["optimizer"]));
-/// Numbers become 0-dimensional tensors (float64, int64), lists of numbers tensors of one
-/// dimension, None and text are left out, and names are joined by dots ("state.0.exp_avg",
-/// "param_groups.0.lr"). ValueError as of Value::tensors().
+/// Numbers become 0-dimensional tensors (float64, int64), lists of numbers and the milestones of a
+/// MultiStepLR tensors of one dimension, text and None in an optimizer's groups the uint8 of their
+/// letters; other text is left out. Names are joined by dots ("state.0.exp_avg",
+/// "param_groups.0.lr"). ValueError as of Value::tensors(). load() does it for a file that is such
+/// a state alone.
 StateDict state_of_torch(const Value& tree);
-/// And back, for PyTorch's load_state_dict().
+/// And back, for PyTorch's load_state_dict(); save() does it for paths that end in .pth. ValueError
+/// for the state of a WarmupLR, which PyTorch does not have.
 Value state_for_torch(const StateDict& state);
 
 /// Whether a file begins like one of torch.save().

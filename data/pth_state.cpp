@@ -1,9 +1,12 @@
 // State dicts of optimizers, schedulers and scalers: Ferrite's are flat and of tensors, PyTorch's
 // are trees.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "ferrite/data/pth.h"
 #include "ferrite/data/value_names.h"
@@ -41,10 +44,57 @@ std::optional<std::int64_t> index_of(const std::string& key) {
   return index;
 }
 
+/// MultiStepLR counts how often it has each milestone; here they are a list.
+constexpr std::string_view kCounted = "milestones";
+constexpr std::int64_t kMostEqual = 1000;  // more are those of a damaged file
+
+bool is_count(const std::string& name, const Value& value) {
+  const auto fits = [](const auto& entry) {
+    return entry.first.kind() == Value::Kind::integer &&
+           entry.second.kind() == Value::Kind::integer && entry.second.to_int() >= 0 &&
+           entry.second.to_int() <= kMostEqual;
+  };
+  return (name == kCounted || name.ends_with(fmt::format(".{}", kCounted))) && value.is_dict() &&
+         std::ranges::all_of(value.entries(), fits);
+}
+
+Tensor elements_of(const Value& count) {
+  std::vector<std::int64_t> elements;
+  for (const auto& [element, times] : count.entries())
+    elements.insert(elements.end(), static_cast<std::size_t>(times.to_int()), element.to_int());
+  return from_vector(elements, {std::ssize(elements)});
+}
+
+Value count_of(const Tensor& elements) {
+  std::map<std::int64_t, std::int64_t> times;
+  for (const std::int64_t element : elements.to_vector<std::int64_t>()) ++times[element];
+  Value::Dict entries;
+  for (const auto& [element, count] : times) entries.emplace_back(element, count);
+  return Value::counter(std::move(entries));
+}
+
+/// An option of an optimizer that is a word, and empty for None.
+bool is_word(const std::string& name, const Value& value) {
+  return name.starts_with("param_groups.") &&
+         (value.is_none() || value.kind() == Value::Kind::string);
+}
+
+Tensor letters_of(const Value& word) {
+  const std::string text = word.is_none() ? "" : word.to_string();
+  return from_vector(std::vector<std::uint8_t>(text.begin(), text.end()), {std::ssize(text)});
+}
+
+Value word_of(const Tensor& letters) {
+  const std::vector<std::uint8_t> text = letters.to_vector<std::uint8_t>();
+  return text.empty() ? Value() : Value(std::string(text.begin(), text.end()));
+}
+
 /// Numbers of the host are numbers in PyTorch, but for the states of parameters.
-Value leaf(const Tensor& tensor, bool of_parameter) {
+Value leaf(const std::string& name, const Tensor& tensor, bool of_parameter) {
   if (of_parameter || tensor.dim() > 1 || tensor.is_complex() || !tensor.device().is_host())
     return tensor;
+  if (tensor.dim() == 1 && tensor.dtype() == kUInt8) return word_of(tensor);
+  if (tensor.dim() == 1 && name == kCounted) return count_of(tensor);
   Value::List items;
   if (is_floating(tensor.dtype()))
     for (const double v : tensor.to_vector<double>()) items.emplace_back(v);
@@ -62,10 +112,31 @@ struct Node {
       if (name == key) return node;
     return children.emplace_back(key, Node{}).second;
   }
+  bool has(std::string_view key) const {
+    return std::ranges::any_of(children, [&](const auto& c) { return c.first == key; });
+  }
 };
 
+/// What PyTorch's load_state_dict() asks for, although there is nothing to be told.
+void add_absent(const Node& node, Value::Dict& entries) {
+  if (node.has("prev_flat_grad") && !node.has("old_dirs"))  // LBFGS after its first iteration
+    for (const char* key : {"old_dirs", "old_stps", "ro"})
+      entries.emplace_back(key, Value::list({}));
+  if (!node.has("_step_count") || !node.has("_last_lr")) return;
+  FERRITE_CHECK(!node.has("warmup_steps") || !node.has("start_factor"), ValueError,
+                "state_for_torch",
+                "PyTorch has no WarmupLR: use SequentialLR with LinearLR for runs that go on in "
+                "PyTorch, and safetensors for those that go on here");
+  constexpr std::string_view common[] = {"last_epoch", "_step_count", "base_lrs", "_last_lr"};
+  if (std::ranges::all_of(node.children, [&](const auto& c) {
+        return std::ranges::find(common, c.first) != std::end(common);
+      }))
+    entries.emplace_back("lr_lambdas", Value::list({}));  // LambdaLR and MultiplicativeLR
+  if (node.has("step_ratio")) entries.emplace_back("_scale_fn_custom", Value());  // CyclicLR
+}
+
 Value tree_of(const Node& node, const std::string& name, bool of_parameter) {
-  if (node.tensor.defined()) return leaf(node.tensor, of_parameter);
+  if (node.tensor.defined()) return leaf(name, node.tensor, of_parameter);
   const bool states = name == "state";
   Value::Dict entries;
   bool numbered = !node.children.empty();
@@ -78,10 +149,14 @@ Value tree_of(const Node& node, const std::string& name, bool of_parameter) {
     else
       entries.emplace_back(key, std::move(value));
   }
-  if (!numbered || states) return Value::dict(std::move(entries));
+  if (!numbered || states) {
+    add_absent(node, entries);
+    return Value::dict(std::move(entries));
+  }
   Value::List items;
   for (auto& entry : entries) items.push_back(std::move(entry.second));
-  return items[0].is_dict() ? Value::list(std::move(items)) : Value::tuple(std::move(items));
+  return items[0].is_dict() || of_parameter ? Value::list(std::move(items))
+                                            : Value::tuple(std::move(items));
 }
 
 }  // namespace
@@ -95,6 +170,10 @@ StateDict state_of_torch(const Value& tree) {
       state.insert(name, numbers_of({value}, {}));
     else if (is_list_of_numbers(value))
       state.insert(name, numbers_of(value.items(), {std::ssize(value.items())}));
+    else if (is_count(name, value))
+      state.insert(name, elements_of(value));
+    else if (is_word(name, value))
+      state.insert(name, letters_of(value));
     else
       return false;
     return true;

@@ -54,6 +54,7 @@ struct Value::Data {
   struct Map {
     Dict entries;
     std::unordered_map<std::string, std::size_t> index;  // by key_text()
+    bool is_counter = false;
   };
   // In the order of Kind, from boolean on.
   std::variant<bool, std::int64_t, double, std::string, Bytes, Tensor, Sequence, Map> value;
@@ -89,6 +90,11 @@ Value Value::list(List items) {
 Value Value::tuple(List items) {
   return Value(std::make_shared<const Data>(Data{Data::Sequence{std::move(items), true}}));
 }
+Value Value::counter(Dict entries) {
+  Data::Map map = std::get<Data::Map>(dict(std::move(entries)).data_->value);
+  map.is_counter = true;
+  return Value(std::make_shared<const Data>(Data{std::move(map)}));
+}
 Value Value::dict(Dict entries) {
   Data::Map map{.entries = std::move(entries), .index = {}};
   for (std::size_t i = 0; i < map.entries.size(); ++i)
@@ -96,6 +102,8 @@ Value Value::dict(Dict entries) {
                   "expected each key of a dict once, got {} twice", map.entries[i].first.str());
   return Value(std::make_shared<const Data>(Data{std::move(map)}));
 }
+
+bool Value::is_counter() const { return is_dict() && std::get<Data::Map>(data_->value).is_counter; }
 
 Value::Kind Value::kind() const {
   if (!data_) return Kind::none;

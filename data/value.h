@@ -60,6 +60,8 @@ class Value {
   static Value tuple(List items);
   /// ValueError if a key occurs twice or is no plain value.
   static Value dict(Dict entries);
+  /// The same as Python's collections.Counter, a dict that counts its keys.
+  static Value counter(Dict entries);
 
   /// What kind of Python value it is.
   Kind kind() const;
@@ -69,6 +71,8 @@ class Value {
   bool is_tensor() const { return kind() == Kind::tensor; }
   /// Whether it is a dict.
   bool is_dict() const { return kind() == Kind::dict; }
+  /// Whether it is a dict that was made by counter(). Files that are read have plain dicts.
+  bool is_counter() const;
   /// A list or a tuple.
   bool is_list() const { return kind() == Kind::list || kind() == Kind::tuple; }
 

@@ -29,6 +29,8 @@ StateDict Optimizer::state_dict() const {
     save_fields(const_cast<Optimizer*>(this)->fields(g), dict, prefix);
     if (groups_[g].initial_lr)
       dict.insert(prefix + "initial_lr", host_scalar(*groups_[g].initial_lr));
+    for (const auto& [name, value] : groups_[g].schedule_numbers)
+      dict.insert(prefix + name, host_scalar(value));
     dict.insert(prefix + "params",
                 from_vector(indices[g], {static_cast<std::int64_t>(indices[g].size())}));
   }

@@ -1,5 +1,8 @@
 #include "ferrite/optim/fields.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -23,6 +26,22 @@ void check_size(const T& value, const Tensor& t, const std::string& name, const 
                   t.describe());
 }
 
+Tensor letters_of(const std::string& word) {
+  return from_vector(std::vector<std::uint8_t>(word.begin(), word.end()),
+                     {static_cast<std::int64_t>(word.size())});
+}
+
+std::string read_word(const Tensor& t, const Word& word, const std::string& name, const char* op) {
+  FERRITE_CHECK(t.dtype() == kUInt8, ValueError, op, "{}: expected a word as uint8, got {}", name,
+                t.describe());
+  const std::vector<std::uint8_t> letters = t.to_vector<std::uint8_t>();
+  std::string text(letters.begin(), letters.end());
+  FERRITE_CHECK(std::ranges::find(word.allowed, text) != word.allowed.end(), ValueError, op,
+                "{}: expected one of \"{}\", got \"{}\"", name, fmt::join(word.allowed, "\", \""),
+                text);
+  return text;
+}
+
 template <class T>
 T read(const Tensor& t) {
   if constexpr (kIsVector<T>)
@@ -38,8 +57,8 @@ T read(const Tensor& t) {
 void check_fields(const Fields& fields, const char* op) {
   for (const Field& f : fields)
     std::visit(
-        [&]<class T>(const T* v) {
-          if constexpr (!kIsVector<T>)
+        [&]<class V>(const V& v) {
+          if constexpr (!std::is_same_v<V, Word> && !kIsVector<std::remove_pointer_t<V>>)
             FERRITE_CHECK(f.range.contains(static_cast<double>(*v)), ValueError, op,
                           "expected {} to be {}, got {}", f.name, f.range.text, *v);
         },
@@ -49,8 +68,11 @@ void check_fields(const Fields& fields, const char* op) {
 void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix) {
   for (const Field& f : fields)
     dict.insert(prefix + f.name, std::visit(
-                                     []<class T>(const T* v) {
-                                       if constexpr (kIsVector<T>)
+                                     []<class V>(const V& v) {
+                                       using T = std::remove_pointer_t<V>;
+                                       if constexpr (std::is_same_v<V, Word>)
+                                         return letters_of(*v.value);
+                                       else if constexpr (kIsVector<T>)
                                          return from_vector(*v,
                                                             {static_cast<std::int64_t>(v->size())});
                                        else if constexpr (std::is_same_v<T, bool>)
@@ -66,17 +88,26 @@ void load_fields(const Fields& fields, const StateDict& dict, const std::string&
   for (const Field& f : fields) {
     const std::string name = prefix + f.name;
     const auto found = dict.find(name);
+    if (found == dict.end() && (f.optional || std::holds_alternative<Word>(f.value))) continue;
     FERRITE_CHECK(found != dict.end(), ValueError, op, "the dict lacks {}", name);
     const Tensor& t = found->second;
+    if (const Word* const word = std::get_if<Word>(&f.value)) {
+      std::string text = read_word(t, *word, name, op);
+      if (!check_only) *word->value = std::move(text);
+      continue;
+    }
     std::visit(
-        [&]<class T>(T* v) {
-          check_size(*v, t, name, op);
-          T loaded = read<T>(t);
-          if constexpr (!kIsVector<T>)
-            FERRITE_CHECK(f.range.is_any() || f.range.contains(static_cast<double>(loaded)),
-                          ValueError, op, "{}: expected it to be {}, got {}", name, f.range.text,
-                          loaded);
-          if (!check_only) *v = std::move(loaded);
+        [&]<class V>(const V& v) {
+          if constexpr (!std::is_same_v<V, Word>) {
+            using T = std::remove_pointer_t<V>;
+            check_size(*v, t, name, op);
+            T loaded = read<T>(t);
+            if constexpr (!kIsVector<T>)
+              FERRITE_CHECK(f.range.is_any() || f.range.contains(static_cast<double>(loaded)),
+                            ValueError, op, "{}: expected it to be {}, got {}", name, f.range.text,
+                            loaded);
+            if (!check_only) *v = std::move(loaded);
+          }
         },
         f.value);
   }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -39,13 +41,22 @@ inline constexpr Range kBelowOne{"in [0, 1)", 0, 1, false, true};
 /// Above 0, at most 1.
 inline constexpr Range kPositiveUnit{"in (0, 1]", 0, 1, true};
 
-/// An option that is a number, and where it is.
+/// An option that is a word, such as the name of a method; empty where PyTorch has None.
+struct Word {
+  std::string* value;                         ///< where it is
+  std::span<const std::string_view> allowed;  ///< the words that it may be
+};
+
+/// An option, and where it is: a number, several, or a word.
 struct Field {
   const char* name;  ///< in state dicts
-  /// An option that is a number, and where it is.
-  std::variant<double*, std::int64_t*, bool*, std::vector<double>*, std::vector<std::int64_t>*>
+  /// Where the option is.
+  std::variant<double*, std::int64_t*, bool*, std::vector<double>*, std::vector<std::int64_t>*,
+               Word>
       value;
   Range range = kAnyNumber;  ///< of a single number
+  /// Whether a dict may lack it, so that the option stays as it is. Words may always be lacking.
+  bool optional = false;
 };
 using Fields = std::vector<Field>;
 /// Both.
@@ -54,15 +65,17 @@ inline Fields operator+(Fields a, const Fields& b) {
   return a;
 }
 
-/// ValueError where a number is out of its range; `op` is the name that errors begin with.
+/// ValueError where a number is out of its range; `op` is the name that errors begin with. Words
+/// are left to the options.
 void check_fields(const Fields& fields, const char* op);
 
-/// As prefix + name: numbers 0-dimensional (float64, or int64 of an int64), vectors 1-dimensional.
+/// As prefix + name: numbers 0-dimensional (float64, or int64 of an int64), vectors 1-dimensional,
+/// words as the uint8 of their letters.
 void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix);
 
-/// ValueError where a name is missing, a tensor has not as many numbers as the field has now
-/// (vectors of int64 may have any), or a number is out of its range; with `check_only` nothing is
-/// changed.
+/// ValueError where a name is missing that is not optional, a tensor has not as many numbers as the
+/// field has now (vectors of int64 may have any), a number is out of its range, or a word is none
+/// of those allowed; with `check_only` nothing is changed.
 void load_fields(const Fields& fields, const StateDict& dict, const std::string& prefix,
                  const char* op, bool check_only);
 

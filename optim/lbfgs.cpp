@@ -37,6 +37,12 @@ double cubic_minimum(std::array<double, 2> x, std::array<double, 2> f, std::arra
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kLineSearches[] = {"", "strong_wolfe"};
+
+}  // namespace
+
 Fields LBFGSOptions::fields() {
   return {{"lr", &lr, kNonNegative},
           {"max_iter", &max_iter, kNonNegative},
@@ -44,6 +50,7 @@ Fields LBFGSOptions::fields() {
           {"tolerance_grad", &tolerance_grad, kNonNegative},
           {"tolerance_change", &tolerance_change, kNonNegative},
           {"history_size", &history_size, kPositive},
+          {"line_search_fn", Word{&line_search_fn, kLineSearches}},
           {"maximize", &maximize}};
 }
 
@@ -193,10 +200,18 @@ LBFGS::Point LBFGS::search(const Closure& closure, const Point& start, double t,
   return ends[low];
 }
 
+namespace {
+
+std::int64_t most_evaluations(const LBFGSOptions& o) {
+  return o.max_eval < 0 ? o.max_iter * 5 / 4 : o.max_eval;
+}
+
+}  // namespace
+
 /// From the value at the parameters.
 void LBFGS::iterate(const Closure& closure, Value value, std::int64_t evaluations) {
   const LBFGSOptions& o = options();
-  const std::int64_t max_eval = o.max_eval < 0 ? o.max_iter * 5 / 4 : o.max_eval;
+  const std::int64_t max_eval = most_evaluations(o);
   for (std::int64_t i = 1; i <= o.max_iter; ++i) {
     if (n_iter_++ > 0) {
       remember(value.grad);
@@ -261,6 +276,8 @@ Tensor LBFGS::step(const std::function<Tensor()>& closure) {
 
 StateDict LBFGS::state_dict() const {
   StateDict dict = Optimizer::state_dict();
+  // PyTorch takes a number below 0 for a limit that is reached.
+  dict.insert_or_assign("param_groups.0.max_eval", host_scalar(most_evaluations(options())));
   if (func_evals_ == 0) return dict;
   const auto add = [&](const std::string& name, const Tensor& t) {
     dict.insert("state.0." + name, t);

@@ -28,7 +28,7 @@ struct LBFGSOptions {
   double tolerance_grad = 1e-7;     ///< of the largest element of the gradient
   double tolerance_change = 1e-9;   ///< of the loss, and of the largest element of a change
   std::int64_t history_size = 100;  ///< how many past steps are remembered
-  /// "strong_wolfe", or empty for steps of `lr`. It is no number, so state dicts do not have it.
+  /// "strong_wolfe", or empty for steps of `lr`.
   std::string line_search_fn = {};
   bool maximize = false;
 

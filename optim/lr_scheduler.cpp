@@ -15,6 +15,7 @@ void LRScheduler::start() {
     }
     base_lrs_.push_back(*optimizer_.initial_lr(g));
   }
+  note_in_groups();
   step();
 }
 
@@ -53,10 +54,12 @@ void LRScheduler::restore() {
   for (const auto& s : active()) s->restore();
 }
 
+/// PyTorch's ReduceLROnPlateau, SequentialLR and ChainedScheduler count no steps and have no base
+/// rates, and the last one counts no epochs.
 Fields LRScheduler::all_fields() {
-  return Fields{{"last_epoch", &last_epoch_},
-                {"_step_count", &step_count_},
-                {"base_lrs", &base_lrs_},
+  return Fields{{"last_epoch", &last_epoch_, kAnyNumber, !schedulers_.empty()},
+                {"_step_count", &step_count_, kAnyNumber, true},
+                {"base_lrs", &base_lrs_, kAnyNumber, true},
                 {"_last_lr", &last_lr_}} +
          fields();
 }
@@ -80,6 +83,10 @@ void LRScheduler::load(const StateDict& dict, const std::string& prefix, bool ch
     s->load(dict, fmt::format("{}_schedulers.{}.", prefix, i++), check_only);
   FERRITE_CHECK(!dict.contains(fmt::format("{}_schedulers.{}.last_epoch", prefix, i)), ValueError,
                 name_, "the dict holds more than the {} schedulers of this one", i);
+  if (check_only) return;
+  if (!dict.contains(prefix + "last_epoch")) last_epoch_ = schedulers_[0]->last_epoch_;
+  if (!dict.contains(prefix + "_step_count")) step_count_ = last_epoch_ + 1;
+  note_in_groups();
 }
 
 void LRScheduler::load_state_dict(const StateDict& dict) {
@@ -156,6 +163,16 @@ void OneCycleLROptions::prepare(Optimizer& optimizer) {
   expand_momenta(*this, optimizer);
   if (last_epoch == -1)
     for (std::size_t g = 0; g < max_lr.size(); ++g) optimizer.set_initial_lr(initial_lr(g), g);
+}
+
+void OneCycleLROptions::note_in_groups(Optimizer& optimizer) const {
+  for (std::size_t g = 0; g < max_lr.size(); ++g) {
+    optimizer.set_schedule_number("max_lr", max_lr[g], g);
+    optimizer.set_schedule_number("min_lr", initial_lr(g) / final_div_factor, g);
+    if (!cycle_momentum) continue;
+    optimizer.set_schedule_number("max_momentum", max_momentum[g], g);
+    optimizer.set_schedule_number("base_momentum", base_momentum[g], g);
+  }
 }
 
 double OneCycleLROptions::annealed(std::int64_t t, double initial, double max, double min) const {

@@ -225,7 +225,11 @@ struct OneCycleLROptions {
   static constexpr const char* kName = "OneCycleLR";
   /// Sets what the optimizer needs before the first epoch.
   void prepare(Optimizer& optimizer);
-  Fields fields() { return {{"total_steps", &*total_steps}, {"max_lrs", &max_lr}}; }
+  Fields fields() {
+    return {{"total_steps", &*total_steps}, {"max_lrs", &max_lr, kAnyNumber, true}};
+  }
+  /// Sets what PyTorch's scheduler keeps in the optimizer's groups.
+  void note_in_groups(Optimizer& optimizer) const;
   /// The learning rate of a group after t steps.
   double rate(std::int64_t t, std::size_t group) const;
   /// The momentum of a group after t steps.
@@ -289,7 +293,13 @@ struct SWALROptions {
   static constexpr bool kOwnSteps = true;
   /// Sets what the optimizer needs before the first epoch.
   void prepare(Optimizer& o) { swa_lr.expand(o.num_groups(), kName, "swa_lr"); }
-  Fields fields() { return {{"anneal_epochs", &anneal_epochs, kNonNegative}, {"swa_lr", &swa_lr}}; }
+  Fields fields() {
+    return {{"anneal_epochs", &anneal_epochs, kNonNegative}, {"swa_lr", &swa_lr, kAnyNumber, true}};
+  }
+  /// Sets what PyTorch's scheduler keeps in the optimizer's groups.
+  void note_in_groups(Optimizer& o) const {
+    for (std::size_t g = 0; g < swa_lr.size(); ++g) o.set_schedule_number("swa_lr", swa_lr[g], g);
+  }
   /// The smallest learning rate of a group.
   double floor(std::size_t group) const { return swa_lr[group]; }
   double multiplier(std::int64_t t) const {

@@ -59,8 +59,9 @@ class LRScheduler {
   /// or int64, lists 1-dimensional. It does not hold functions.
   StateDict state_dict() const;
   /// Takes all of it over, options too, and gives the optimizer the rates and the momentum of the
-  /// last step, so either of the two may be loaded first. ValueError if a name is missing or the
-  /// number of groups differs; nothing is changed then.
+  /// last step, so either of the two may be loaded first. What the dicts of PyTorch's scheduler
+  /// lack stays as it is. ValueError if another name is missing or the number of groups differs;
+  /// nothing is changed then.
   void load_state_dict(const StateDict& dict);
 
  protected:
@@ -77,6 +78,9 @@ class LRScheduler {
   virtual std::optional<double> next_momentum(std::size_t) const { return {}; }
   /// What state_dict() holds besides base_lrs, last_epoch, _step_count and _last_lr.
   virtual Fields fields() { return {}; }
+
+  /// Writes into the optimizer's groups what PyTorch's scheduler keeps there.
+  virtual void note_in_groups() {}
 
   /// Sets the rates and momenta of last_epoch().
   virtual void set_rates();
@@ -129,7 +133,8 @@ inline double rescaled(double lr, double low, double base, double before, double
 ///   floor(group),
 ///   floor + (base_lr - floor) * multiplier(t), made from the rate before;
 /// - rate(t, group): whatever the rate was before. It may throw if there is no such step.
-/// It may have momentum(t, group), and prepare(optimizer), by which constructors begin.
+/// It may have momentum(t, group), prepare(optimizer), by which constructors begin, and
+/// note_in_groups(optimizer), as LRScheduler has it.
 template <class Options>
 class FormulaLR final : public LRScheduler {
  public:
@@ -180,6 +185,9 @@ class FormulaLR final : public LRScheduler {
     return {};
   }
   Fields fields() override { return o_.fields(); }
+  void note_in_groups() override {
+    if constexpr (requires { o_.note_in_groups(optimizer_); }) o_.note_in_groups(optimizer_);
+  }
   bool restarts_from_base() const override { return !kOwnSteps; }
 
   Options o_;

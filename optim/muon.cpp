@@ -13,6 +13,8 @@ namespace ferrite::optim {
 namespace {
 
 constexpr Range kFewSteps{"from 0 to 99", 0, 99};
+constexpr std::string_view kAdjustments[] = {"", "original", "match_rms_adamw",
+                                             "spectral_unclamped"};
 
 }  // namespace
 
@@ -25,12 +27,13 @@ Fields MuonOptions::fields() {
           {"ns_coefficients.1", &ns_coefficients[1]},
           {"ns_coefficients.2", &ns_coefficients[2]},
           {"eps", &eps, kNonNegative},
-          {"ns_steps", &ns_steps, kFewSteps}};
+          {"ns_steps", &ns_steps, kFewSteps},
+          {"adjust_lr_fn", Word{&adjust_lr_fn, kAdjustments}}};
 }
 
 void MuonOptions::check() const {
-  const auto known = {"", "original", "match_rms_adamw", "spectral_unclamped"};
-  FERRITE_CHECK(std::ranges::find(known, adjust_lr_fn) != known.end(), ValueError, kName,
+  FERRITE_CHECK(std::ranges::find(kAdjustments, adjust_lr_fn) != std::end(kAdjustments), ValueError,
+                kName,
                 "expected adjust_lr_fn \"original\", \"match_rms_adamw\" or "
                 "\"spectral_unclamped\", got \"{}\"",
                 adjust_lr_fn);

@@ -27,8 +27,7 @@ struct MuonOptions {
   std::int64_t ns_steps = 5;  ///< the number of Newton-Schulz iterations, below 100
   /// The factor of lr for a matrix of r rows and c columns: "original" (or empty), sqrt(max(1, r /
   /// c)); "match_rms_adamw", 0.2 sqrt(max(r, c)), with which AdamW's lr and weight_decay suit (Liu
-  /// et al. 2025, https://arxiv.org/abs/2502.16982); "spectral_unclamped", sqrt(r / c). It is no
-  /// number, so state dicts do not have it.
+  /// et al. 2025, https://arxiv.org/abs/2502.16982); "spectral_unclamped", sqrt(r / c).
   std::string adjust_lr_fn = {};
 
   static constexpr const char* kName = "Muon";

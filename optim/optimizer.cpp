@@ -135,6 +135,11 @@ void Optimizer::set_initial_lr(double lr, std::size_t group) {
   groups_[group].initial_lr = lr;
 }
 
+void Optimizer::set_schedule_number(const std::string& name, double value, std::size_t group) {
+  group_at(group);
+  groups_[group].schedule_numbers[name] = value;
+}
+
 bool Optimizer::has_momentum() const {
   return !groups_.empty() && const_cast<Optimizer*>(this)->momentum_option(0);
 }

@@ -20,8 +20,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -135,6 +137,9 @@ class Optimizer {
   std::optional<double> initial_lr(std::size_t group = 0) const;
   /// Sets the learning rate of a group from which schedules start.
   void set_initial_lr(double lr, std::size_t group);
+  /// A number that PyTorch's schedules keep in a group, such as "max_lr": state_dict() has it, for
+  /// PyTorch, and nothing else reads it.
+  void set_schedule_number(const std::string& name, double value, std::size_t group);
 
   /// Whether there is a momentum for schedules to cycle: an option of that name, or the first beta.
   bool has_momentum() const;
@@ -217,6 +222,7 @@ class Optimizer {
     DeviceScalar lr;  ///< the learning rate of the group
     DeviceScalar momentum;
     std::optional<double> initial_lr = {};
+    std::map<std::string, double> schedule_numbers = {};
   };
   using LoadedState = std::vector<std::pair<std::string, Tensor>>;
 

@@ -10,6 +10,8 @@ import pathlib
 import numpy
 import torch
 
+import torch_schedulers
+
 folder = pathlib.Path(__file__).parent / "pth"
 
 
@@ -108,6 +110,40 @@ def resumed(make):
     return run
 
 
+def scheduled():
+    """For each scheduler its state and the optimizer's after some steps, and the values that follow."""
+    runs = {}
+    for name in torch_schedulers.SCHEDULERS:
+        sgd, scheduler = torch_schedulers.new(name)
+        torch_schedulers.steps(sgd, scheduler, 0, torch_schedulers.SAVED_AT)
+        runs[name] = copy.deepcopy({"optimizer": sgd.state_dict(), "scheduler": scheduler.state_dict()})
+        runs[name]["values"] = torch_schedulers.steps(sgd, scheduler, torch_schedulers.SAVED_AT,
+                                                      torch_schedulers.STEPS)
+    return runs
+
+
+def optimized():
+    """Optimizers whose options have words: their states after two steps, and the losses of the next."""
+    runs = {}
+    for name, make in {"LBFGS": lambda p: torch.optim.LBFGS(p, max_iter=2, line_search_fn="strong_wolfe"),
+                       "LBFGS_first": lambda p: torch.optim.LBFGS(p, 0.1, max_iter=1),
+                       "Muon": lambda p: torch.optim.Muon(p, 0.02, adjust_lr_fn="match_rms_adamw")}.items():
+        w = torch.nn.Parameter(torch.tensor([[1., -2.], [3., 0.5]]))
+        optimizer = make([w])
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (w**4).sum() + (w[0] * w[1]).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(1 if name == "LBFGS_first" else 2):
+            optimizer.step(closure)
+        runs[name] = copy.deepcopy({"w": w.detach(), "optimizer": optimizer.state_dict()})
+        runs[name]["losses"] = [optimizer.step(closure).item() for _ in range(4)]
+    return runs
+
+
 def parametrized():
     """State dicts of torch.nn.utils.parametrizations, and an output."""
     torch.manual_seed(4)
@@ -133,6 +169,8 @@ def main():
     folder.mkdir(exist_ok=True)
     for name, make in OPTIMIZERS.items():
         torch.save(resumed(make), folder / f"run_{name}.pth")
+    torch.save(scheduled(), folder / "schedulers.pth")
+    torch.save(optimized(), folder / "optimizers.pth")
     torch.save(parametrized(), folder / "parametrized.pth")
     torch.save(network().state_dict(), folder / "state_dict.pth")
     torch.save(types(), folder / "types.pth")
