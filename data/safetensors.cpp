@@ -274,6 +274,16 @@ void save_safetensors(const StateDict& tensors, const std::filesystem::path& pat
 
 namespace ferrite {
 
+namespace {
+
+/// Whether it is the state of an optimizer, a scheduler or a GradScaler, by names that these have
+/// here or in PyTorch.
+bool is_of_training(const auto& state, const char* groups) {
+  return state.contains(groups) || state.contains("_last_lr") || state.contains("_growth_tracker");
+}
+
+}  // namespace
+
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata, const data::SaveOptions& options) {
   if (path.extension() != ".pth" && path.extension() != ".pt")
@@ -286,7 +296,10 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
                 "'{}' would be a file of torch.save(), which is not divided; for .max_shard_size "
                 "choose the extension .safetensors",
                 path.string());
-  data::save_pth(state_dict, path);
+  data::save_pth(is_of_training(state_dict, "param_groups.0.params")
+                     ? data::state_for_torch(state_dict)
+                     : data::Value(state_dict),
+                 path);
 }
 
 StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions& options) {
@@ -300,7 +313,8 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
       found,
       {.map_location = options.map_location, .mmap = options.mmap, .checksums = options.checksums});
   StateDict wanted;
-  for (const auto& [name, tensor] : value.tensors())
+  const bool of_training = value.is_dict() && is_of_training(value, "param_groups");
+  for (const auto& [name, tensor] : of_training ? data::state_of_torch(value) : value.tensors())
     if (name.starts_with(options.only_prefix))
       wanted.insert(
           name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,

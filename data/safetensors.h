@@ -133,8 +133,10 @@ Metadata parse_safetensors_metadata(Bytes bytes, std::string_view name);
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
 /// Reads a state dict that save(), Python's safetensors or torch.save() wrote, whatever the file's
-/// name; of a checkpoint of torch.save(), all tensors under dotted names (data::load_pth has the
-/// rest). Files with an index are read by the index's path or that of their folder:
+/// name. The state of PyTorch's optimizers and schedulers is read by data::state_of_torch(), and
+/// written by data::state_for_torch(). Of another checkpoint of torch.save() it has all tensors
+/// under dotted names (data::load_pth has the rest). Files with an index are read by the index's
+/// path or that of their folder:
 ///   model.load_state_dict(load("resnet18.pth"));
 ///   model.load_state_dict(load("large_model/"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});

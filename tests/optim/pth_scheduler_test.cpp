@@ -267,3 +267,30 @@ TEST_CASE("optimizers with options that are words, from PyTorch and back") {
   muon.load_state_dict(state);
   CHECK(muon.options().adjust_lr_fn == "match_rms_adamw");
 }
+
+TEST_CASE("load() and save() of an optimizer or a scheduler in PyTorch's files") {
+  const TempDir dir;
+  const Value file = data::load_pth("tests/data/pth/schedulers.pth")["MultiStepLR"];
+  data::save_pth(file["optimizer"], dir / "optimizer.pth");
+  data::save_pth(file["scheduler"], dir / "scheduler.pth");
+  Run run("MultiStepLR");
+  load(run.sgd, dir / "optimizer.pth");
+  load(*run.scheduler, dir / "scheduler.pth");
+  CHECK(run.sgd.lr(1) == file["optimizer"]["param_groups"][1]["lr"].to_double());
+  CHECK(run.scheduler->last_epoch() == kSavedAt);
+
+  save(run.sgd, dir / "optimizer.pt");
+  save(*run.scheduler, dir / "scheduler.pt");
+  const Value sgd = data::load_pth(dir / "optimizer.pt");
+  check_common(sgd, file["optimizer"], "");
+  CHECK(sgd["state"][1]["momentum_buffer"].is_tensor());
+  CHECK(sgd["param_groups"][0]["params"].str() == "[0]");
+  CHECK(data::load_pth(dir / "scheduler.pt")["milestones"].str() == "{2: 1, 5: 2}");
+  Run again("MultiStepLR");
+  load(again.sgd, dir / "optimizer.pt");
+  load(*again.scheduler, dir / "scheduler.pt");
+  CHECK(again.steps(kSavedAt, kSteps) == run.steps(kSavedAt, kSteps));
+  // Files that earlier versions wrote have the names in one dict.
+  data::save_pth(run.sgd.state_dict(), dir / "flat.pth");
+  load(again.sgd, dir / "flat.pth");
+}
