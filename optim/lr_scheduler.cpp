@@ -19,14 +19,20 @@ void LRScheduler::start() {
   step();
 }
 
-void LRScheduler::check_groups() const {
-  FERRITE_CHECK(base_lrs_.size() == num_groups(), ValueError, name_,
-                "the scheduler was made for {} groups, the optimizer has {}", base_lrs_.size(),
-                num_groups());
+void LRScheduler::follow_groups() {
+  for (std::size_t g = base_lrs_.size(); g < num_groups(); ++g) {
+    FERRITE_CHECK(follow_group(), ValueError, name_,
+                  "the scheduler was made for {} groups, the optimizer has {}: make it after the "
+                  "last group is added",
+                  g, num_groups());
+    if (!optimizer_.initial_lr(g)) optimizer_.set_initial_lr(optimizer_.lr(g), g);
+    base_lrs_.push_back(*optimizer_.initial_lr(g));
+    last_lr_.push_back(optimizer_.lr(g));
+  }
 }
 
 void LRScheduler::step() {
-  check_groups();
+  follow_groups();
   if (step_count_ == 1) optimizer_.warn_if_never_stepped(name_);
   ++step_count_;
   ++last_epoch_;
@@ -90,7 +96,7 @@ void LRScheduler::load(const StateDict& dict, const std::string& prefix, bool ch
 }
 
 void LRScheduler::load_state_dict(const StateDict& dict) {
-  check_groups();
+  follow_groups();
   for (const bool check_only : {true, false}) load(dict, "", check_only);
   restore();
 }

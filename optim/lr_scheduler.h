@@ -330,6 +330,7 @@ class CompositeLR : public LRScheduler {
   CompositeLR(const char* name, Optimizer& optimizer, LRSchedulers schedulers);
 
   double next_lr(std::size_t, double lr) const override { return lr; }
+  bool follow_group() override { return true; }  // as far as the members do
   void set_rates() override;
   std::span<const std::shared_ptr<LRScheduler>> active() const override;
   /// Whether a member that begins starts from the initial rates.

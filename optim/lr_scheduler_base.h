@@ -43,7 +43,9 @@ class LRScheduler {
   LRScheduler(const LRScheduler&) = delete;
   LRScheduler& operator=(const LRScheduler&) = delete;
 
-  /// After the optimizer's step. ValueError if groups were added since the scheduler was made.
+  /// After the optimizer's step. Groups that were added since the scheduler was made take part from
+  /// their present rates on, where the schedule multiplies rates by one option for all; ValueError
+  /// where it does not.
   virtual void step();
   /// The rates that the last step set, one for each group.
   const std::vector<double>& get_last_lr() const { return last_lr_; }
@@ -79,6 +81,8 @@ class LRScheduler {
   /// What state_dict() holds besides base_lrs, last_epoch, _step_count and _last_lr.
   virtual Fields fields() { return {}; }
 
+  /// Whether the schedule goes for one more group, for which it then has all options.
+  virtual bool follow_group() { return false; }
   /// Writes into the optimizer's groups what PyTorch's scheduler keeps there.
   virtual void note_in_groups() {}
 
@@ -97,8 +101,8 @@ class LRScheduler {
   std::size_t num_groups() const { return optimizer_.num_groups(); }
   /// The learning rate of a group at the start.
   double base_lr(std::size_t group) const { return base_lrs_[group]; }
-  /// ValueError if the optimizer's groups have changed.
-  void check_groups() const;
+  /// Takes in the groups that the optimizer has got; ValueError if the schedule cannot.
+  void follow_groups();
 
   const char* name_;
   Optimizer& optimizer_;
@@ -185,6 +189,11 @@ class FormulaLR final : public LRScheduler {
     return {};
   }
   Fields fields() override { return o_.fields(); }
+  bool follow_group() override {
+    constexpr bool has_option_for_each = requires(Options o) { o.floor(std::size_t{}); };
+    if constexpr (requires { o_.multiplier(last_epoch_); }) return !has_option_for_each;
+    return false;
+  }
   void note_in_groups() override {
     if constexpr (requires { o_.note_in_groups(optimizer_); }) o_.note_in_groups(optimizer_);
   }

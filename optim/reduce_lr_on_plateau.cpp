@@ -5,7 +5,10 @@ namespace ferrite::optim {
 using Plateau = ReduceLROnPlateauOptions;
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const Plateau& options)
-    : LRScheduler("ReduceLROnPlateau", optimizer), o_(options), best_(options.mode.worst()) {
+    : LRScheduler("ReduceLROnPlateau", optimizer),
+      o_(options),
+      one_min_lr_(options.min_lr.size() == 1),
+      best_(options.mode.worst()) {
   o_.min_lr.expand(num_groups(), name_, "min_lr");
   check_fields(fields(), name_);
   last_epoch_ = 0;
@@ -22,7 +25,7 @@ bool ReduceLROnPlateau::is_better(double metric) const {
 }
 
 void ReduceLROnPlateau::step(double metric) {
-  check_groups();
+  follow_groups();
   const bool better = is_better(metric), cools = cooldown_counter_ > 0;
   if (better) best_ = metric;
   if (cools) --cooldown_counter_;
@@ -41,6 +44,11 @@ double ReduceLROnPlateau::next_lr(std::size_t group, double lr) const {
   if (num_bad_epochs_ <= o_.patience) return lr;
   const double reduced = std::max(lr * o_.factor, o_.min_lr[group]);
   return lr - reduced > o_.eps ? reduced : lr;
+}
+
+bool ReduceLROnPlateau::follow_group() {
+  if (one_min_lr_) o_.min_lr.push_back(o_.min_lr.front());
+  return one_min_lr_;
 }
 
 Fields ReduceLROnPlateau::fields() {

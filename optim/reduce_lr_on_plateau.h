@@ -42,9 +42,11 @@ class ReduceLROnPlateau final : public LRScheduler {
  private:
   double next_lr(std::size_t group, double lr) const override;
   Fields fields() override;
+  bool follow_group() override;
   bool is_better(double metric) const;
 
   ReduceLROnPlateauOptions o_;
+  bool one_min_lr_;  // for all groups
   double best_;
   std::int64_t num_bad_epochs_ = 0, cooldown_counter_ = 0;
 };

@@ -294,3 +294,53 @@ TEST_CASE("load() and save() of an optimizer or a scheduler in PyTorch's files")
   data::save_pth(run.sgd.state_dict(), dir / "flat.pth");
   load(again.sgd, dir / "flat.pth");
 }
+
+TEST_CASE("groups that are added after the scheduler was made") {
+  const auto rates = [](const std::string& name) {
+    Run run(name);
+    run.steps(0, kSavedAt);
+    const Tensor third = ones({2}).requires_grad_();
+    run.sgd.add_param_group({third}, {.lr = 0.5, .momentum = 0.9});
+    std::vector<double> all;
+    for (std::size_t i = kSavedAt; i < kSteps; ++i) {
+      run.steps(i, i + 1);
+      all.push_back(run.sgd.lr(2));
+    }
+    CHECK(run.scheduler->get_last_lr().size() == 3);
+    CHECK(run.scheduler->base_lrs().size() == 3);
+    Run whole(name);
+    whole.steps(0, kSteps);
+    CHECK(run.sgd.lr(0) == whole.sgd.lr(0));
+    const StateDict dict = run.scheduler->state_dict();
+    run.scheduler->load_state_dict(dict);
+    CHECK(run.sgd.lr(2) == all.back());
+    return all;
+  };
+  // PyTorch's rates of the third group.
+  check_same(rates("StepLR"), {0.5, 0.25, 0.25, 0.125, 0.125, 0.0625});
+  check_same(rates("MultiStepLR"), {0.045, 0.045, 0.045, 0.045, 0.045, 0.045});
+  check_same(rates("ExponentialLR"), {0.4, 0.32, 0.256, 0.2048, 0.16384, 0.131072});
+  check_same(rates("ConstantLR"), {1, 1, 1, 1, 1, 1});
+  const double end = 0.5 * 0.75 / 0.55;
+  check_same(rates("LinearLR"), {0.5 * 0.65 / 0.55, end, end, end, end, end});
+  check_same(rates("PolynomialLR"), {0.28125, 0.125, 0.03125, 0, 0, 0});
+  check_same(rates("ReduceLROnPlateau"), {0.5, 0.5, 0.25, 0.25, 0.25, 0.125});
+  check_same(rates("ChainedScheduler"), {1, 0.5, 0.5, 0.25, 0.25, 0.125});
+  const std::vector<double> cosine = rates("CosineAnnealingLR");
+  check_same({cosine.begin(), cosine.begin() + 4},
+             {0.30869655216069164, 0.14651732008484492, 0.03815262169760777, 0.0001});
+  // PyTorch's schedules do not go for another group where they have an option for each.
+  for (const char* name : {"LambdaLR", "MultiplicativeLR", "OneCycleLR", "CyclicLR", "SWALR",
+                           "CosineAnnealingWarmRestarts"}) {
+    CAPTURE(name);
+    Run run(name);
+    run.sgd.add_param_group({ones({2}).requires_grad_()}, {.lr = 0.5, .momentum = 0.9});
+    CHECK_THROWS_WITH_AS(run.scheduler->step(), doctest::Contains("the optimizer has 3"),
+                         ValueError);
+    CHECK(run.scheduler->last_epoch() == 0);
+  }
+  Run run("StepLR");
+  ReduceLROnPlateau plateau(run.sgd, {.min_lr = {0.01, 0.02}});
+  run.sgd.add_param_group({ones({2}).requires_grad_()}, {});
+  CHECK_THROWS_AS(plateau.step(1), ValueError);
+}
