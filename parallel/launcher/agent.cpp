@@ -222,19 +222,19 @@ Verdict Agent::run_workers(const Round& round) {
     workers_ = std::make_unique<LocalWorkers>(options_, round, file_, guard_, out_, err_);
   } catch (const Error& error) {
     const auto* const no_program = dynamic_cast<const CannotStart*>(&error);
-    nodes_->failed({.node = round.node,
-                    .host = host_name(),
-                    .code = no_program ? no_program->code : 1,
-                    .what = error.what(),
-                    .final = true});
+    nodes_->failed({{.node = round.node,
+                     .host = host_name(),
+                     .code = no_program ? no_program->code : 1,
+                     .what = error.what(),
+                     .final = true}});
     told = true;
   }
   std::optional<Verdict> verdict;
   while (!(verdict = nodes_->verdict())) {
-    if (workers_ && !told && workers_->first_failure()) settle();
+    if (workers_ && !told && workers_->failed()) settle();
     if (workers_) tell_nodes(told, round);
     // After a failure, workers can be stopped before all nodes know of it.
-    if (workers_ && workers_->first_failure()) stop_workers();
+    if (workers_ && workers_->failed()) stop_workers();
     if ((verdict = nodes_->verdict())) break;
     pump(Clock::now() + 1s);
     if (interrupted_ && workers_) stop_workers();
@@ -245,26 +245,33 @@ Verdict Agent::run_workers(const Round& round) {
   return *verdict;
 }
 
-/// A killed rank makes others fail, which may be reaped before it.
+/// A rank that ends makes others fail, which may be reaped before it.
 void Agent::settle() {
-  const auto until = Clock::now() + 300ms;
-  while (Clock::now() < until && !workers_->ended()) pump(until, /*nodes=*/false);
+  const auto began = Clock::now();
+  for (auto until = began + 300ms; !workers_->ended();) {
+    pump(until, /*nodes=*/false);
+    if (Clock::now() < until) continue;
+    if (until >= began + 2s || nodes_->verdict() || !nodes_->lack_cause(workers_->failures()))
+      break;
+    until += 50ms;
+  }
 }
 
 void Agent::tell_nodes(bool& told, const Round& round) {
   if (interrupted_ && round.nnodes > 1 && workers_->succeeded()) {
     // The others must end too, even if they know that this node is done.
-    nodes_->failed({.node = round.node,
-                    .host = host_name(),
-                    .code = 0,
-                    .what = fmt::format("was interrupted by {}", signal_name(interrupted_)),
-                    .final = true});
+    nodes_->failed({{.node = round.node,
+                     .host = host_name(),
+                     .code = 0,
+                     .what = fmt::format("was interrupted by {}", signal_name(interrupted_)),
+                     .final = true}});
     told = true;
   } else if (told) {
     return;
-  } else if (auto failure = workers_->first_failure()) {
-    failure->final = interrupted_ != 0;
-    nodes_->failed(*failure);
+  } else if (workers_->failed()) {
+    auto failures = workers_->failures();
+    for (RankReport& failure : failures) failure.final = interrupted_ != 0;
+    nodes_->failed(failures);
     told = true;
   } else if (workers_->succeeded()) {
     nodes_->succeeded();
@@ -346,7 +353,6 @@ void Agent::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
     if (workers_) workers_->reaped(pid, status);
-  if (workers_) workers_->end_batch();
 }
 
 void Agent::say(std::string_view text) {

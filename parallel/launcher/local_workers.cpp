@@ -151,23 +151,10 @@ bool LocalWorkers::reaped(pid_t pid, int status) {
     if (worker.process.pid() != pid || worker.process.ending) continue;
     worker.process.ending = Ending{status, std::chrono::system_clock::now()};
     worker.told = expected_;
-    if (status != 0) batch_.push_back(static_cast<int>(i));
+    if (status != 0 && (!expected_ || failed_.empty())) failed_.push_back(static_cast<int>(i));
     return true;
   }
   return false;
-}
-
-void LocalWorkers::end_batch() {
-  const auto by_signal = [&](int local_rank) {
-    return workers_[static_cast<std::size_t>(local_rank)]->process.ending->by_signal();
-  };
-  if (!batch_.empty() && (!first_ || (!expected_ && !by_signal(*first_)))) {
-    // Ranks that wait for a dead rank fail with an exception.
-    const auto killed = std::ranges::find_if(batch_, by_signal);
-    if (!first_ || killed != batch_.end())
-      first_ = killed == batch_.end() ? batch_.front() : *killed;
-  }
-  batch_.clear();
 }
 
 void LocalWorkers::send(int signal) const {
@@ -195,9 +182,12 @@ void LocalWorkers::finish_output() {
   }
 }
 
-std::optional<RankReport> LocalWorkers::first_failure() const {
-  if (!first_) return std::nullopt;
-  return report(*first_);
+std::vector<RankReport> LocalWorkers::failures() const {
+  std::vector<RankReport> reports;
+  for (const int local_rank : failed_) reports.push_back(report(local_rank));
+  // Ranks that wait for a dead rank fail with an exception.
+  std::ranges::stable_partition(reports, by_signal);
+  return reports;
 }
 
 RankReport LocalWorkers::report(int local_rank) const {

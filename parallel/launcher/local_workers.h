@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "ferrite/parallel/launcher/guard.h"
@@ -39,16 +38,16 @@ class LocalWorkers {
   /// Reads the rest of their output, and completes its last lines.
   void finish_output();
 
-  /// The rank that failed first, if any: among those reaped together, one that was ended by a
-  /// signal.
-  std::optional<RankReport> first_failure() const;
+  /// Whether a rank has failed.
+  bool failed() const { return !failed_.empty(); }
+  /// The ranks that failed before they were told to end, or the first that failed after that: first
+  /// those that were ended by a signal, then by time.
+  std::vector<RankReport> failures() const;
   /// The state of a local rank, whether it has ended or not.
   RankReport report(int local_rank) const;
   int size() const { return static_cast<int>(workers_.size()); }
   /// From now on processes end because they were told to.
   void expect_endings() { expected_ = true; }
-  /// Call it after a batch of processes has been reaped.
-  void end_batch();
 
  private:
   struct Worker {
@@ -64,8 +63,7 @@ class LocalWorkers {
   const Round& round_;
   Guard& guard_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<int> batch_;  // local ranks that failed, in the order in which they were reaped
-  std::optional<int> first_;
+  std::vector<int> failed_;  // local ranks, in the order in which they were reaped
   bool expected_ = false;
 };
 

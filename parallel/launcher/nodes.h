@@ -1,6 +1,8 @@
 // Nodes: communication and agreement between the agents of a job's nodes. No member blocks.
 #pragma once
 
+#include <signal.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +26,11 @@ struct RankReport {
   std::string note;    ///< additional information: "" or a line
   bool final = false;  ///< a restart would not help, or is not wanted
 };
+
+/// Whether a signal ended it, or a process that it had started and whose status it passed on.
+inline bool by_signal(const RankReport& report) {
+  return report.code > 128 && report.code < 128 + NSIG;
+}
 
 /// One start of the workers, the same on all nodes except for the node's own part.
 struct Round {
@@ -55,8 +62,11 @@ class Nodes {
   virtual std::optional<Round> round() = 0;
   /// All workers of this node have succeeded.
   virtual void succeeded() = 0;
-  /// A worker has failed, or the node cannot continue.
-  virtual void failed(const RankReport& report) = 0;
+  /// Workers have failed together, or the node cannot continue. The first report is the most likely
+  /// cause, as far as the agent can tell.
+  virtual void failed(const std::vector<RankReport>& reports) = 0;
+  /// Whether all of these failures are known to be consequences of others.
+  virtual bool lack_cause(const std::vector<RankReport>& reports) const = 0;
   /// Available once the outcome of the round is decided.
   virtual std::optional<Verdict> verdict() = 0;
   /// Readable when there may be an answer; -1 if answers are immediate.

@@ -1,9 +1,11 @@
 #include "ferrite/parallel/launcher/rank_watch.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 namespace ferrite::launcher {
@@ -47,6 +49,23 @@ std::string silent_ranks(const parallel::bootstrap::TcpStoreServer& server, int 
       text += fmt::format("{}rank {} ({}) had not answered for {:.1f} s", text.empty() ? "" : "; ",
                           rank.rank, rank.who, rank.silent);
   return text;
+}
+
+bool is_consequence(const RankReport& failure, const parallel::bootstrap::TcpStoreServer& server,
+                    double lived) {
+  // Nobody fails by these signals because an operation ended with an error; an exception that is
+  // not caught is SIGABRT.
+  if (by_signal(failure) && failure.code != 128 + SIGABRT) return false;
+  const auto affected = server.affected();
+  const auto found = affected.find(failure.rank);
+  return found != affected.end() && found->second <= lived;
+}
+
+const RankReport& cause_of(const std::vector<RankReport>& failures,
+                           const parallel::bootstrap::TcpStoreServer& server, double lived) {
+  return *std::ranges::min_element(failures, {}, [&](const RankReport& failure) {
+    return std::pair(is_consequence(failure, server, lived), !by_signal(failure));
+  });
 }
 
 }  // namespace ferrite::launcher

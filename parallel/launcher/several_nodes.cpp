@@ -26,6 +26,8 @@ using std::chrono::milliseconds;
 constexpr int kDefaultPort = 29500;
 /// An event this soon after a failure may have been its cause.
 constexpr auto kSettle = 300ms;
+/// How long to wait for the cause of failures that are known to be consequences.
+constexpr auto kWaitForCause = 2s;
 /// A port may be held briefly by an agent that was killed.
 constexpr auto kPortPatience = 5s;
 /// Between attempts to reconnect.
@@ -133,9 +135,16 @@ void SeveralNodes::succeeded() {
   exchange_.succeeded = true;
 }
 
-void SeveralNodes::failed(const RankReport& report) {
+void SeveralNodes::failed(const std::vector<RankReport>& reports) {
   const std::lock_guard lock(mutex_);
-  exchange_.failure = report;
+  exchange_.failures = reports;
+}
+
+/// Only node 0 knows what the ranks were told. The cause may also be on another node.
+bool SeveralNodes::lack_cause(const std::vector<RankReport>& reports) const {
+  if (!server_) return false;
+  const double age = lived();
+  return is_consequence(cause_of(reports, *server_, age), *server_, age);
 }
 
 std::optional<Verdict> SeveralNodes::verdict() {
@@ -235,10 +244,9 @@ void SeveralNodes::follow_round() {
 /// Reports the state of this node's workers.
 void SeveralNodes::tell() {
   const Exchange now = exchange();
-  if (now.failure && !told_failure_) {
-    report(place_, *now.failure);
-    told_failure_ = true;
-  } else if (now.succeeded && !told_success_) {
+  for (; told_failures_ < now.failures.size(); ++told_failures_)
+    report(place_, now.failures[told_failures_]);
+  if (now.succeeded && !told_success_) {
     store_->set(key(node_key("done", node_)), "");
     told_success_ = true;
   }
@@ -280,14 +288,14 @@ int SeveralNodes::failures() {
   return 0;
 }
 
-/// Chooses among failures that occurred together: a rank that was ended by a signal is preferred to
-/// one that exited, possibly because of the other's loss.
+/// Chooses among failures that occurred together. While those that are known are consequences, it
+/// waits longer for their cause, whose process may take a while to end.
 Verdict SeveralNodes::settle(int first) {
   const double age = lived();
-  RankReport chosen = report_of(store_->get(key(node_key("failure", first)), 1s));
-  bool final = chosen.final;
+  std::vector<RankReport> reports = {report_of(store_->get(key(node_key("failure", first)), 1s))};
   std::set<int> seen = {first};
-  const auto until = Clock::now() + kSettle;
+  const auto began = Clock::now();
+  bool settled = false;
   do {
     tell();
     const auto count = static_cast<int>(store_->add(key("failures"), 0));
@@ -295,13 +303,14 @@ Verdict SeveralNodes::settle(int first) {
       const std::string name = key(node_key("failure", i));
       if (seen.contains(i) || !store_->check({name})) continue;
       seen.insert(i);
-      const RankReport other = report_of(store_->get(name, 1s));
-      final = final || other.final;
-      if (chosen.code < 128 && other.code >= 128) chosen = other;
+      reports.push_back(report_of(store_->get(name, 1s)));
     }
     pause();
-  } while (Clock::now() < until && !stop_);
-  chosen.final = final;
+    const auto waited = Clock::now() - began;
+    settled = waited >= kSettle && (waited >= kWaitForCause || !lack_cause(reports));
+  } while (!settled && !stop_);
+  RankReport chosen = cause_of(reports, *server_, lived());
+  chosen.final = std::ranges::any_of(reports, &RankReport::final);
   const std::string silent = silent_ranks(*server_, chosen.rank, age);
   if (chosen.note.empty()) chosen.note = silent;
   return decide(policy_, chosen, std::chrono::duration<double>(age));
@@ -363,14 +372,14 @@ std::optional<Verdict> SeveralNodes::verdict_without_contact() {
   const Exchange now = exchange();
   const double silent = without_contact();
   // Node 0 always reaches itself; and a node that has finished its work has nothing to restart.
-  if (node_ == 0 || (now.succeeded && !now.failure)) {
+  if (node_ == 0 || (now.succeeded && now.failures.empty())) {
     if (silent > options_.rdzv_timeout) give_up_contact();
     return std::nullopt;
   }
   const double limit = options_.heartbeat_timeout > 0
                            ? std::min(options_.heartbeat_timeout, options_.rdzv_timeout)
                            : options_.rdzv_timeout;
-  const bool end = now.failure && ends_job(*now.failure);
+  const bool end = !now.failures.empty() && ends_job(now.failures.front());
   if (silent <= (end ? std::min(limit, kReconnectGrace) : limit)) return std::nullopt;
   return leave_round({.what = fmt::format("the agent of node 0, at {}, has not answered for {:.1f} "
                                           "s: {}",
@@ -388,8 +397,8 @@ Verdict SeveralNodes::leave_round(const RankReport& why) {
   report.host = host_name();
   // A rank that failed because others are missing is a consequence of the lost contact, unless it
   // ends the job.
-  if (now.failure && ends_job(*now.failure)) {
-    report = *now.failure;
+  if (!now.failures.empty() && ends_job(now.failures.front())) {
+    report = now.failures.front();
     report.note = why.what;
   }
   left_round_ = report;

@@ -45,7 +45,8 @@ class SeveralNodes final : public Nodes {
   void ready(int round) override;
   std::optional<Round> round() override;
   void succeeded() override;
-  void failed(const RankReport& report) override;
+  void failed(const std::vector<RankReport>& reports) override;
+  bool lack_cause(const std::vector<RankReport>& reports) const override;
   std::optional<Verdict> verdict() override;
   int fd() const override { return changed_.get(); }
   bool left() override;
@@ -56,7 +57,7 @@ class SeveralNodes final : public Nodes {
   struct Exchange {
     int wanted = -1;  ///< the round that this node is ready for
     std::optional<Round> round;
-    std::optional<RankReport> failure;
+    std::vector<RankReport> failures;
     bool succeeded = false;
     std::optional<Verdict> verdict;
   };
@@ -129,7 +130,8 @@ class SeveralNodes final : public Nodes {
   Place place_;                           ///< the place that this node has, or wants
   Place last_;                            ///< of the last round that began
   std::optional<RankReport> left_round_;  ///< why this node left it without node 0's verdict
-  bool told_success_ = false, told_failure_ = false;  ///< reports of the workers to node 0
+  bool told_success_ = false;             ///< reports of the workers to node 0
+  std::size_t told_failures_ = 0;         ///< likewise
   std::vector<Beat> beats_;
   Clock::time_point beats_checked_;
   std::vector<NodeEntry> entries_;

@@ -86,7 +86,8 @@ bool SeveralNodes::join_round(int wanted, Clock::time_point deadline) {
                 plan->first_ranks.size());
   last_ = place_;
   left_round_.reset();
-  told_success_ = told_failure_ = false;
+  told_success_ = false;
+  told_failures_ = 0;
   number_ = plan->number;
   round_began_ = beats_checked_ = Clock::now();
   policy_.follow(plan->restarts_used, plan->max_restarts);

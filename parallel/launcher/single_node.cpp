@@ -37,10 +37,14 @@ void SingleNode::ready(int round) {
   started_ = Clock::now();
 }
 
-void SingleNode::failed(const RankReport& report) {
-  RankReport noted = report;
-  noted.note = silent_ranks(*server_, report.rank, lived());
+void SingleNode::failed(const std::vector<RankReport>& reports) {
+  RankReport noted = cause_of(reports, *server_, lived());
+  noted.note = silent_ranks(*server_, noted.rank, lived());
   verdict_ = decide(policy_, noted, std::chrono::duration<double>(lived()));
+}
+
+bool SingleNode::lack_cause(const std::vector<RankReport>& reports) const {
+  return is_consequence(cause_of(reports, *server_, lived()), *server_, lived());
 }
 
 double SingleNode::lived() const {
@@ -49,7 +53,7 @@ double SingleNode::lived() const {
 
 std::optional<Verdict> SingleNode::verdict() {
   if (!verdict_ && options_.heartbeat_timeout > 0)
-    if (const auto hung = hung_rank(*server_, options_.heartbeat_timeout, lived())) failed(*hung);
+    if (const auto hung = hung_rank(*server_, options_.heartbeat_timeout, lived())) failed({*hung});
   return verdict_;
 }
 

@@ -16,7 +16,8 @@ class SingleNode final : public Nodes {
   void ready(int round) override;
   std::optional<Round> round() override { return round_; }
   void succeeded() override { verdict_ = Verdict{}; }
-  void failed(const RankReport& report) override;
+  void failed(const std::vector<RankReport>& reports) override;
+  bool lack_cause(const std::vector<RankReport>& reports) const override;
   std::optional<Verdict> verdict() override;
   int fd() const override { return -1; }
   bool left() override { return true; }

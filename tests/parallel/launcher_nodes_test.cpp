@@ -415,3 +415,50 @@ TEST_CASE("a rank that was killed goes before those that fail for want of it") {
     CHECK(contains(run.err, "[ferrite-run] rank 1 ("));
   }
 }
+
+/// Rank 1 fails, and its process ends after those of the others, which fail because of it.
+RANK_FUNCTION(meet_and_fail_slowly) {
+  const auto meeting = parallel::rendezvous({.timeout = std::chrono::seconds(60)});
+  const int others = ranks_of_job() - 1;
+  if (rank_of_process() == 1) {
+    while (meeting->store()->add("watching", 0) < others) usleep(1000);
+    meeting->monitor()->report_failure("group", "rank 1 failed");
+    usleep(700'000);
+    _exit(3);
+  }
+  std::atomic<bool> failed = false;
+  meeting->monitor()->watch("group", [&](const std::string&) { failed = true; });
+  meeting->store()->add("watching", 1);
+  while (!failed) usleep(1000);
+  if (rank_of_process() == 0) std::abort();
+  _exit(9);
+}
+
+TEST_CASE("a rank that fails goes before those that fail because of it, and end earlier") {
+  const Launched::Environment environment = {
+      {"FERRITE_TEST_RANK_FUNCTION", "meet_and_fail_slowly"}};
+  Arguments arguments = {"--nproc-per-node=3"};
+  for (const std::string& a : rank_program()) arguments.push_back(a);
+  const LaunchResult run = launch(arguments, environment);
+  INFO(run.err);
+  CHECK(run.code == 3);
+  CHECK(contains(run.err, "[ferrite-run] rank 1 ("));
+
+  // On two nodes, of which only the first serves the store.
+  const std::string port = std::to_string(launcher::free_port());
+  std::vector<std::unique_ptr<Launched>> agents;
+  for (const char* node : {"0", "1"}) {
+    arguments = {"--nnodes=2", "--master-addr=127.0.0.1", "--monitor-interval=0.02"};
+    arguments.push_back("--master-port=" + port);
+    arguments.push_back(std::string("--node-rank=") + node);
+    for (const std::string& a : rank_program()) arguments.push_back(a);
+    agents.push_back(std::make_unique<Launched>(arguments, environment));
+  }
+  for (const auto& agent : agents) {
+    const int code = agent->wait();
+    INFO(agent->err());
+    CHECK(code == 3);
+    CHECK(contains(agent->err(), "[ferrite-run] rank 1 (node 1"));
+    CHECK(agent->nothing_left());
+  }
+}

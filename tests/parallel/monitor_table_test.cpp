@@ -269,6 +269,49 @@ TEST_CASE("a question waits a moment for the news that answers it") {
   CHECK(contains(job.blamed[TableJob::client(0)][0], "rank 2 was lost"));
 }
 
+TEST_CASE("ranks that are affected by another one are told apart from the cause") {
+  const auto affected = [](TableJob& job) {
+    std::vector<int> ranks;
+    for (const auto& [rank, since] : job.table().affected()) ranks.push_back(rank);
+    return ranks;
+  };
+  using Ranks = std::vector<int>;
+  TableJob job(3);
+  CHECK(affected(job).empty());
+  job.vanish(1);
+  CHECK(affected(job) == Ranks{0, 2});
+  job.vanish(0);
+  job.vanish(2);
+  CHECK(affected(job) == Ranks{0, 2});  // known after the end of the run
+
+  // The cause reports its failure, and ends after one of the others.
+  TableJob slow(3);
+  slow.fail(1, "default", "an exception was thrown");
+  slow.pass(300ms);
+  slow.vanish(0);
+  CHECK(affected(slow) == Ranks{0, 2});
+
+  // The cause says goodbye, and one of the others asks what happened.
+  TableJob polite(3);
+  for (int rank = 0; rank < 3; ++rank) polite.report(rank, "default", 1, kSum, rank != 1);
+  polite.say(1, bootstrap::protocol::Writer(bootstrap::protocol::Command::leave));
+  CHECK(affected(polite).empty());
+  polite.blame(0, 2, {2});
+  CHECK(affected(polite) == Ranks{0});
+  polite.fail(0, "default", "connection closed");
+  polite.vanish(0);
+  CHECK(affected(polite) == Ranks{0, 2});
+
+  // A rank whose operation fails for a reason of its own.
+  TableJob own(2);
+  for (int rank = 0; rank < 2; ++rank) own.report(rank, "default", 1, kSum, true);
+  own.blame(1, 1, {0, 1});
+  CHECK(affected(own).empty());
+  own.fail(1, "default", "out of memory");
+  own.vanish(1);
+  CHECK(affected(own) == Ranks{0});
+}
+
 TEST_CASE("invalid messages are rejected") {
   TableJob job(2);
   const auto join = [](const char* run, std::uint32_t rank, std::uint32_t size) {

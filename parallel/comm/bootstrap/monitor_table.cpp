@@ -70,7 +70,11 @@ bool MonitorTable::join(ClientId client, Reader& message, TimePoint now) {
   run.ranks[rank] = {State::present, client, std::string(who), now, now, {}};
   rank_of_client_.emplace(client, RankOfClient{&run, static_cast<int>(rank)});
   send_(client, Writer(Answer::joined).take());
-  if (!run.first_loss.empty()) send_(client, Writer(Answer::lost).text(run.first_loss).take());
+  affected_.erase(static_cast<int>(rank));
+  if (!run.first_loss.empty()) {
+    affected_[static_cast<int>(rank)] = now;
+    send_(client, Writer(Answer::lost).text(run.first_loss).take());
+  }
   return true;
 }
 
@@ -151,6 +155,8 @@ bool MonitorTable::answer(Run& run, const Question& question, TimePoint now) {
     if (words.empty() && now < question.asked + kHold) return false;
     if (words.empty()) words = verdict(run, question, now);
   }
+  // Nothing may be known of the other end of a send or a recv, which has failed nevertheless.
+  if (!words.empty() || question.sequence == 0) affected_.try_emplace(question.asker, now);
   send_(question.client, Writer(Answer::blamed).number(question.request).text(words).take());
   return true;
 }
@@ -179,7 +185,7 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
   // A rank that reports a failure and ends does so because of the failure, which is not held back
   // then.
   for (auto& [group, failure] : run.failures)
-    if (failure.reporter == rank) tell_failure(run, group, failure);
+    if (failure.reporter == rank) tell_failure(run, group, failure, now);
   // Ranks are lost because of a failure: the one reported first is the cause.
   for (const auto& [group, failure] : run.failures) {
     if (failure.told) {
@@ -188,11 +194,15 @@ void MonitorTable::lose(Run& run, int rank, std::string reason, TimePoint now) {
     }
   }
   run.first_loss = std::move(reason);
+  // A rank that ended because of another one is no cause: that one may still be ending.
+  if (!affected_.contains(rank)) mark_affected(run, rank, now);
   tell(run, Writer(Answer::lost).text(run.first_loss).take());
 }
 
-void MonitorTable::tell_failure(const Run& run, const std::string& group, Failure& failure) {
+void MonitorTable::tell_failure(const Run& run, const std::string& group, Failure& failure,
+                                TimePoint now) {
   if (std::exchange(failure.told, true)) return;
+  mark_affected(run, failure.reporter, now);
   tell(run, Writer(Answer::failed).text(group).text(failure.reason).take(), failure.reporter);
 }
 
@@ -203,6 +213,11 @@ void MonitorTable::tell(const Run& run, const std::string& message, int except) 
       send_(run.ranks[rank].client, message);
     }
   }
+}
+
+void MonitorTable::mark_affected(const Run& run, int cause, TimePoint now) {
+  for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank)
+    if (rank != cause && run.ranks[rank].state == State::present) affected_.try_emplace(rank, now);
 }
 
 void MonitorTable::forget_if_over(Run& run) {
@@ -238,7 +253,7 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
     if (!run.first_loss.empty()) {
       failure.told = true;  // the loss was reported, and is the cause
     } else if (now >= failure.tell_at) {
-      tell_failure(run, group, failure);
+      tell_failure(run, group, failure, now);
     } else {
       next = std::min(next, failure.tell_at);
     }

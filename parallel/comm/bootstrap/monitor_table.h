@@ -34,6 +34,9 @@ class MonitorTable {
   /// Number of ranks that are neither lost nor gone.
   std::size_t present() const;
   std::vector<PresentRank> present_ranks(TimePoint now) const;
+  /// Ranks that were told of another rank's loss or failure, or that had an operation fail because
+  /// of another rank, and when. They are kept after the end of their run, until they join again.
+  const std::map<int, TimePoint>& affected() const { return affected_; }
 
  private:
   using Duration = std::chrono::steady_clock::duration;
@@ -89,8 +92,9 @@ class MonitorTable {
   bool blame(ClientId client, Run& run, int rank, protocol::Reader& message, TimePoint now);
 
   void lose(Run& run, int rank, std::string reason, TimePoint now);
-  void tell_failure(const Run& run, const std::string& group, Failure& failure);
+  void tell_failure(const Run& run, const std::string& group, Failure& failure, TimePoint now);
   void tell(const Run& run, const std::string& message, int except = -1);
+  void mark_affected(const Run& run, int cause, TimePoint now);
   bool answer(Run& run, const Question& question, TimePoint now);
   void forget_if_over(Run& run);
   TimePoint tick(Run& run, TimePoint now);
@@ -106,6 +110,7 @@ class MonitorTable {
   const SendTo send_;
   std::map<std::string, Run> runs_;
   std::unordered_map<ClientId, RankOfClient> rank_of_client_;
+  std::map<int, TimePoint> affected_;
 };
 
 }  // namespace ferrite::parallel::bootstrap

@@ -102,6 +102,14 @@ class TcpStoreServer::Impl {
     return ranks_;
   }
 
+  std::map<int, double> affected() const {
+    const std::lock_guard lock(tables_mutex_);
+    std::map<int, double> ranks;
+    for (const auto& [rank, since] : monitor_.affected())
+      ranks[rank] = std::chrono::duration<double>(Clock::now() - since).count();
+    return ranks;
+  }
+
   bool wait_until_left(std::chrono::milliseconds timeout) {
     std::unique_lock lock(left_mutex_);
     return left_.wait_for(lock, timeout, [this] { return present_ == 0; });
@@ -140,6 +148,7 @@ class TcpStoreServer::Impl {
   links::Fd listener_;
   const links::Address address_;
   links::Fd epoll_, waker_;
+  mutable std::mutex tables_mutex_;  ///< the thread holds it except while it waits for events
   StoreTable keys_;
   MonitorTable monitor_;
   std::unordered_map<ClientId, Client> clients_;
@@ -167,6 +176,7 @@ void TcpStoreServer::Impl::serve() {
     const int count =
         epoll_wait(epoll_.get(), events, 64,
                    static_cast<int>(std::clamp<std::int64_t>(wait, 0, kSweep.count())));
+    const std::lock_guard tables(tables_mutex_);
     const TimePoint before = std::exchange(now_, Clock::now());
     if (now_ - before > kPauseThreshold) monitor_.forgive(now_ - before);
     for (int i = 0; i < count; ++i) {
@@ -430,5 +440,6 @@ bool TcpStoreServer::wait_until_left(std::chrono::milliseconds timeout) {
 }
 std::size_t TcpStoreServer::clients() const { return impl_->clients(); }
 std::vector<PresentRank> TcpStoreServer::present() const { return impl_->present(); }
+std::map<int, double> TcpStoreServer::affected() const { return impl_->affected(); }
 
 }  // namespace ferrite::parallel::bootstrap

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,10 @@ class TcpStoreServer {
   std::size_t clients() const;
   /// At most a quarter of a second old.
   std::vector<PresentRank> present() const;
+  /// Ranks that were told of another rank's loss or failure, or that had an operation fail because
+  /// of another rank, up to now: if they fail, that is a consequence. The values are seconds since
+  /// then.
+  std::map<int, double> affected() const;
 
  private:
   class Impl;
