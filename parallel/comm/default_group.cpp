@@ -17,6 +17,7 @@
 #include "ferrite/parallel/comm/bootstrap/job_environment.h"
 #include "ferrite/parallel/comm/bootstrap/rendezvous.h"
 #include "ferrite/parallel/comm/host_worker.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/parallel/comm/process_group.h"
 
 namespace ferrite::parallel {
@@ -122,14 +123,15 @@ std::shared_ptr<ProcessGroup> init_process_group(std::string_view backend,
 
   std::unique_ptr<Rendezvous> rendezvous = parallel::rendezvous(options);
   const bootstrap::Place& place = rendezvous->place();
-  check_same_backend(*rendezvous->store(), place, chosen, options.timeout);
+  const Milliseconds timeout = links::limited(options.timeout);
+  check_same_backend(*rendezvous->store(), place, chosen, timeout);
   GroupContext context;
   context.name = kName;
   context.rank = place.rank;
   context.size = place.world_size;
   context.job_ranks.resize(static_cast<std::size_t>(place.world_size));
   std::iota(context.job_ranks.begin(), context.job_ranks.end(), 0);
-  context.timeout = options.timeout;
+  context.timeout = timeout;
   context.store =
       std::make_shared<PrefixStore>(fmt::format("group/{}/", kName), rendezvous->store());
   context.monitor = rendezvous->monitor();

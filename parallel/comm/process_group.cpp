@@ -12,6 +12,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/views.h"
 #include "ferrite/parallel/comm/call.h"
+#include "ferrite/parallel/comm/links/socket.h"
 
 namespace ferrite::parallel {
 
@@ -187,7 +188,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::new_group(const std::vector<int>& ra
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) return nullptr;
   return do_new_group(ranks, static_cast<int>(mine - ranks.begin()), name,
-                      timeout.value_or(timeout_));
+                      links::limited(timeout.value_or(timeout_)));
 }
 
 void ProcessGroup::abort(std::string_view reason) {

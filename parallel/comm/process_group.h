@@ -141,7 +141,8 @@ struct InitOptions {
   /// or from the environment if not given (parallel/comm/bootstrap/rendezvous.h).
   std::string init_method = "env://";
   std::optional<int> rank = {}, world_size = {};
-  /// The maximum time of an operation, including the wait for other ranks.
+  /// The maximum time of an operation, including the wait for other ranks. At most a year: more
+  /// counts as that.
   Milliseconds timeout = std::chrono::minutes(10);
   /// For nccl: the device of this rank; default: the only one that the process sees, else
   /// cuda:LOCAL_RANK.

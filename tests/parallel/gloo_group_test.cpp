@@ -273,6 +273,23 @@ TEST_CASE("gloo: a rank that does not come is named when the time is over") {
                     {.environment = {{"FERRITE_GLOO_ALL_REDUCE", way}}, .deadline = kPatient});
 }
 
+RANK_FUNCTION(gloo_waits_for_ages) {
+  init_process_group("gloo", rank_init_options(std::chrono::milliseconds::max()));
+  const Tensor t = ones({3});
+  all_reduce(t);
+  if (rank_of_process() == 0) send(t, 1);
+  if (rank_of_process() == 1) recv(t, 0);
+  default_group()->new_group({0, 1})->all_reduce(t).wait();
+  CHECK(t[0].item<float>() == 4);
+  destroy_process_group();
+}
+
+TEST_CASE("gloo: the longest time-out") {
+  REQUIRE_GLOO();
+  for (const char* way : {"gloo", "auto"})
+    check_processes("gloo_waits_for_ages", 2, {.environment = {{"FERRITE_GLOO_ALL_REDUCE", way}}});
+}
+
 // If a rank is lost during group creation, the others do not wait until the timeout.
 RANK_FUNCTION(gloo_loses_a_rank_as_it_connects) {
   init_process_group("gloo", rank_init_options(120s));

@@ -129,6 +129,17 @@ TEST_CASE("a missing rank is named, with its last call") {
                   error);
 }
 
+TEST_CASE("groups with the longest time-outs") {
+  run_ranks(2,
+            [](ProcessGroup& group) {
+              const Tensor t = ones({3});
+              group.all_reduce(t).wait();
+              group.new_group({0, 1}, Milliseconds::max())->all_reduce(t).wait();
+              CHECK(t[0].item<float>() == 4);
+            },
+            {.timeout = Milliseconds::max()});
+}
+
 TEST_CASE("sub-groups use the job's rank numbers in messages") {
   const auto errors =
       errors_of(3, {.timeout = std::chrono::milliseconds(300)}, [&](ProcessGroup& group) {

@@ -128,6 +128,15 @@ TEST_CASE("ranks meet by tcp and by env, repeatedly") {
   }
 }
 
+TEST_CASE("ranks meet with the longest time-outs") {
+  LauncherEnvironment none({});
+  for (const Milliseconds timeout : {Milliseconds::max(), Milliseconds(24h * 365 * 300)}) {
+    auto outcomes = meet(ranks(2, "tcp://localhost:" + std::to_string(free_port()), timeout));
+    check_together(outcomes);
+    leave(outcomes);
+  }
+}
+
 TEST_CASE("missing ranks are named by all that have arrived") {
   LauncherEnvironment none({});
   Folder folder;

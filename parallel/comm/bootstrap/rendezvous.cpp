@@ -263,12 +263,13 @@ void Rendezvous::leave(Milliseconds linger) {
 }
 
 std::unique_ptr<Rendezvous> rendezvous(const InitOptions& options) {
-  const links::Deadline deadline = Clock::now() + options.timeout;
+  const Milliseconds timeout = links::limited(options.timeout);
+  const links::Deadline deadline = Clock::now() + timeout;
   const std::string_view method = options.init_method;
   const bootstrap::Place place = bootstrap::place_in_job(options.rank, options.world_size);
   auto served = std::make_unique<Rendezvous::Served>();
   Where where;
-  bootstrap::JoinOptions join{place, {}, "rank 0", false, options.timeout};
+  bootstrap::JoinOptions join{place, {}, "rank 0", false, timeout};
   if (method == "env://") {
     const bootstrap::StorePlace at = bootstrap::store_place(place);
     if (at.served_by_launcher) {

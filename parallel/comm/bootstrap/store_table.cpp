@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "ferrite/parallel/comm/links/socket.h"
+
 namespace ferrite::parallel::bootstrap {
 
 using protocol::Answer;
@@ -16,8 +18,6 @@ using protocol::Writer;
 namespace {
 /// Memory per key beyond its bytes.
 constexpr std::size_t kPerKey = 128;
-/// Longer waits are equivalent to endless ones, and would overflow.
-constexpr std::chrono::hours kLongestWait{24 * 365};
 }  // namespace
 
 bool StoreTable::is_command(std::uint8_t command) {
@@ -94,8 +94,7 @@ bool StoreTable::handle_get(ClientId client, std::uint32_t request, Reader& mess
   } else if (timeout == 0) {
     answer(client, Answer::timed_out, request);
   } else {
-    const auto wait =
-        std::min<std::uint64_t>(timeout, std::chrono::milliseconds(kLongestWait).count());
+    const auto wait = std::min<std::uint64_t>(timeout, links::kLongestWait.count());
     waits_of_key_[key].push_back(
         waits_.emplace(now + std::chrono::milliseconds(wait), Wait{client, request, key}));
   }

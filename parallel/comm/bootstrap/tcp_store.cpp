@@ -30,8 +30,7 @@ constexpr milliseconds kGreetingTime{3000};
 constexpr milliseconds kStoreGrace{2000};
 
 links::Deadline after(milliseconds timeout) {
-  constexpr milliseconds longest = std::chrono::hours(24 * 365);
-  return Clock::now() + std::clamp(timeout, milliseconds(0), longest);
+  return Clock::now() + links::limited(std::max(timeout, milliseconds(0)));
 }
 
 double seconds(milliseconds time) { return std::chrono::duration<double>(time).count(); }
@@ -273,7 +272,7 @@ void TcpStore::set(const std::string& key, std::string_view value) {
 
 std::string TcpStore::get(const std::string& key, milliseconds timeout) {
   check_sizes("store.get", key);
-  timeout = std::max(timeout, milliseconds(0));
+  timeout = links::limited(std::max(timeout, milliseconds(0)));
   auto reply = request(Command::get, timeout + kStoreGrace, "store.get",
                        fmt::format("get of \"{}\"", key), [&](Writer& message) {
                          message.text(key).number(static_cast<std::uint64_t>(timeout.count()));

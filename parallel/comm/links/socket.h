@@ -40,6 +40,14 @@ Address parse_address(std::string_view text, std::string_view what);
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+/// The longest wait: longer ones are equivalent to endless ones, and their deadlines would
+/// overflow.
+inline constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+/// At most the longest wait. For every time-out that a user gives.
+constexpr std::chrono::milliseconds limited(std::chrono::milliseconds timeout) {
+  return timeout < kLongestWait ? timeout : kLongestWait;
+}
+
 /// Listens only at the first address of `host`; port 0 is any free one. Throws std::system_error on
 /// failure, with EADDRINUSE if the port is taken and EADDRNOTAVAIL if the address is not this
 /// host's; DistributedError if the name is unknown.

@@ -15,6 +15,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/parallel/comm/device_access.h"
 #include "ferrite/parallel/comm/host_group.h"
+#include "ferrite/parallel/comm/links/socket.h"
 #include "ferrite/parallel/comm/local/engine.h"
 #include "ferrite/parallel/comm/local/hub.h"
 #include "ferrite/parallel/comm/ring_all_reduce.h"
@@ -271,7 +272,7 @@ std::vector<std::shared_ptr<ProcessGroup>> make_local_groups(int ranks,
   context.size = ranks;
   context.job_ranks.resize(static_cast<std::size_t>(ranks));
   std::iota(context.job_ranks.begin(), context.job_ranks.end(), 0);
-  context.timeout = options.timeout;
+  context.timeout = links::limited(options.timeout);
   const auto hub = std::make_shared<Hub>(context.job_ranks);
   std::vector<std::shared_ptr<ProcessGroup>> groups;
   for (context.rank = 0; context.rank < ranks; ++context.rank)
