@@ -128,6 +128,12 @@ TEST_CASE("a rank that ends without a goodbye is lost at once, and all hear it")
     CHECK(contains(job.heard(rank)[0], kSum + " number 57 of group default, begun 0.2 s ago"));
   }
   CHECK(job.blame(0, 57, {}) == job.heard(0)[0]);
+  // What it did after its last report is not known.
+  TableJob early(2);
+  early.report(1, "default", 0, "", false);
+  early.vanish(1);
+  REQUIRE(early.heard(0).size() == 1);
+  CHECK(contains(early.heard(0)[0], "; it had reported no operation"));
   // Ranks that are lost later are not to blame.
   job.vanish(1);
   CHECK(job.heard(0).size() == 1);
@@ -160,7 +166,8 @@ TEST_CASE("a rank that is silent is named, and lost after the timeout") {
   job.beat(1);
   const std::string words = job.blame(0, 3, {0, 1});
   CHECK(contains(words, "rank 2 (host) stopped answering 3."));
-  CHECK(contains(words, "number 3 of group default, ended 3."));
+  CHECK(contains(words, "the last operation that it reported is " + kSum +
+                            " number 3 of group default, ended 3."));
   CHECK(job.asked[TableJob::client(1)] == 1);
   for (int i = 0; i < 10; ++i) {
     job.pass(500ms);

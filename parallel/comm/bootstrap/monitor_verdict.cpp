@@ -32,7 +32,8 @@ bool of_all_ranks(std::string_view op) { return kind(op) != "send" && kind(op) !
 
 }  // namespace
 
-/// If the rank has begun anything at all: its last operation in the group, or with "" in any.
+/// The rank's last operation in the group, which has just reported; or with "" the last one in any
+/// group that it had reported, after which it may have begun others.
 std::string MonitorTable::last_operation(const Rank& rank, const std::string& group,
                                          TimePoint now) {
   const Operation* last = nullptr;
@@ -46,10 +47,11 @@ std::string MonitorTable::last_operation(const Rank& rank, const std::string& gr
       where = &name;
     }
   }
-  if (!last) return "it had begun no operation";
-  return fmt::format("its last operation is {} number {}{}, {} {}", last->op, last->sequence,
-                     group.empty() ? " of group " + *where : "", last->running ? "begun" : "ended",
-                     ago(last->since, now));
+  if (!last) return group.empty() ? "it had reported no operation" : "it had begun no operation";
+  return fmt::format("{} is {} number {}{}, {} {}",
+                     group.empty() ? "the last operation that it reported" : "its last operation",
+                     last->op, last->sequence, group.empty() ? " of group " + *where : "",
+                     last->running ? "begun" : "ended", ago(last->since, now));
 }
 
 std::string MonitorTable::verdict(const Run& run, const Question& question, TimePoint now) {

@@ -40,7 +40,7 @@ struct PresentRank {
   int rank = 0;
   std::string who;    ///< "host, process 123"
   double silent = 0;  ///< seconds since its last heartbeat
-  std::string doing;  ///< "its last operation is all_reduce number 57, begun 3.1 s ago"
+  std::string doing;  ///< a sentence about the last operation that it reported
 };
 
 /// Serves in a separate thread, from construction to destruction. Input of clients is validated;
