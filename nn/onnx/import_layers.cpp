@@ -234,11 +234,29 @@ Results run_lrn(const Call& c) {
 
 // ---- Poolings
 
+/// Changes the padding behind `x` so that windows that are not rounded up are those of ceil_mode: a
+/// last one may reach beyond the padding, and none begins in that behind the elements.
+void end_at_last_window(const Tensor& x, Windows& w) {
+  for (std::size_t i = 0; i < w.kernel.size(); ++i) {
+    const std::int64_t size = x.size(static_cast<int>(i) + 2) + w.before[i];
+    const std::int64_t reach = w.dilation[i] * (w.kernel[i] - 1) + 1;
+    const std::int64_t left = size + w.after[i] - reach;
+    if (left < 0) continue;  // no window fits, which the pooling refuses
+    std::int64_t steps = (left + w.stride[i] - 1) / w.stride[i];
+    if (steps * w.stride[i] >= size) --steps;
+    w.after[i] = steps * w.stride[i] + reach - size;
+  }
+}
+
 Results run_max_pool(const Call& c) {
   if (c.integer("storage_order", 0) != 0) c.node.refuse("storage_order is not read");
   Windows w = windows_of(c, c.list("kernel_shape"));
+  bool ceil_mode = c.integer("ceil_mode", 0) != 0;
+  if (ceil_mode && !w.symmetric()) {
+    end_at_last_window(c[0], w);
+    ceil_mode = false;
+  }
   const Tensor x = padded(c[0], w, -std::numeric_limits<double>::infinity());
-  const bool ceil_mode = c.integer("ceil_mode", 0) != 0;
   if (w.kernel.size() == 1)
     return {max_pool1d(x, {.kernel_size = w.kernel[0],
                            .stride = w.stride[0],

@@ -69,6 +69,13 @@ void set_integer(pb::NodeProto& node, const char* name, std::int64_t value) {
   attribute.set_i(value);
 }
 
+void set_integers(pb::NodeProto& node, const char* name, const std::vector<std::int64_t>& values) {
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(pb::AttributeProto::INTS);
+  for (const std::int64_t value : values) attribute.add_ints(value);
+}
+
 void set_text(pb::NodeProto& node, const char* name, const char* value) {
   auto& attribute = *node.add_attribute();
   attribute.set_name(name);
@@ -191,6 +198,29 @@ TEST_CASE("Resize with pytorch_half_pixel takes the first element where one is l
   CHECK(allclose(resized("half_pixel", "linear", row), values({17.F / 6, 4.5, 37.F / 6}), 1e-5));
   for (const char* mode : {"linear", "cubic"}) CHECK(resized(place, mode, one).item<float>() == 0);
   CHECK(resized("half_pixel", "linear", one).item<float>() == doctest::Approx(3.1666665));
+}
+
+TEST_CASE("MaxPool with ceil_mode and unequal pads has no window that begins in the padding") {
+  const auto pooled = [](const std::vector<std::int64_t>& kernel_stride_pads, std::int64_t size) {
+    Model model;
+    model.input("x", kFloat32);
+    auto& node = model.node("MaxPool", {"x"}, "y");
+    set_integer(node, "ceil_mode", 1);
+    set_integers(node, "kernel_shape", {kernel_stride_pads[0]});
+    set_integers(node, "strides", {kernel_stride_pads[1]});
+    set_integers(node, "pads", {kernel_stride_pads[2], kernel_stride_pads[3]});
+    return model.load({"y"})
+        ->run({arange(size, kFloat32).reshape({1, 1, size})})[0]
+        .to_vector<float>();
+  };
+  using List = std::vector<float>;
+  // From onnxruntime 1.32.
+  CHECK(pooled({2, 2, 0, 1}, 4) == List{1, 3});
+  CHECK(pooled({2, 2, 0, 1}, 5) == List{1, 3, 4});
+  CHECK(pooled({3, 2, 0, 1}, 6) == List{2, 4, 5});
+  CHECK(pooled({3, 2, 1, 0}, 6) == List{1, 3, 5});
+  CHECK(pooled({3, 3, 0, 1}, 7) == List{2, 5, 6});
+  CHECK(pooled({2, 3, 1, 0}, 4) == List{0, 3});
 }
 
 TEST_CASE("ReduceL1 and ReduceL2 of no axes are absolute values, other reductions change nothing") {
