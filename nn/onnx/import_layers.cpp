@@ -1,5 +1,7 @@
 // Nodes that are layers: convolutions, products, norms, poolings, resizing.
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "ferrite/nn/onnx/graph.h"
@@ -315,11 +317,31 @@ Results global_max(const Call& c) { return {amax(c[0], spatial(c[0]), true)}; }
 
 /// The first elements of dimension `d`, if a linear or cubic Resize with pytorch_half_pixel makes
 /// them all of it: a single element has coordinate 0, and not the center.
-Tensor first_if_one(const Call& c, const Tensor& x, int d, double size) {
-  const bool first = size >= 1 && size < 2 && x.size(d) > 1 &&
-                     c.text("mode", "nearest") != "nearest" &&
+Tensor first_if_one(const Call& c, const Tensor& x, int d, std::int64_t size) {
+  const bool first = size == 1 && x.size(d) > 1 && c.text("mode", "nearest") != "nearest" &&
                      c.text("coordinate_transformation_mode", "half_pixel") == "pytorch_half_pixel";
   return first ? x.slice(d, 0, 1) : x;
+}
+
+/// The size that a factor gives: the product is rounded to float32 before it is rounded down.
+std::int64_t scaled(std::int64_t size, float factor) {
+  const float exact = std::floor(static_cast<float>(size) * factor);
+  return exact < 0x1p31F ? static_cast<std::int64_t>(exact) : std::int64_t{1} << 31;
+}
+
+/// The factor for interpolate(), whose sizes are rounded down from products of doubles.
+double factor_of(std::int64_t size, float factor) {
+  // The shortest decimal number that float32 rounds to it, 1.3, is what the file was written from.
+  const std::string digits = fmt::format("{}", factor);
+  double value = static_cast<double>(factor);
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const auto from = static_cast<double>(size), to = static_cast<double>(scaled(size, factor));
+  if (!(to >= 1) || std::floor(from * value) == to) return value;
+  // Close to the factor, and with that size.
+  value = std::max(static_cast<double>(factor), to / from);
+  while (std::floor(from * value) < to)
+    value = std::nextafter(value, std::numeric_limits<double>::infinity());
+  return value;
 }
 
 /// The mode of a Resize of `dims` dimensions; none if there is none.
@@ -373,21 +395,21 @@ Results run_resize(const Call& c) {
     const List sizes = all_of(c.integers(3), List(x.shape().begin(), x.shape().end()));
     if (sizes[0] != x.size(0) || sizes[1] != x.size(1))
       c.node.refuse("it resizes batch or channels");
-    for (int d = 2; d < dims; ++d)
-      x = first_if_one(c, x, d, static_cast<double>(sizes[static_cast<std::size_t>(d)]));
+    for (int d = 2; d < dims; ++d) x = first_if_one(c, x, d, sizes[static_cast<std::size_t>(d)]);
     o.size = of_last(sizes, InterpolateSize(0));
   } else {
     if (!c.has(2)) c.node.refuse("it has neither scales nor sizes");
-    auto scales =
-        all_of(c[2].to_vector<double>(), std::vector<double>(static_cast<std::size_t>(dims), 1.0));
+    const auto scales =
+        all_of(c[2].to_vector<float>(), std::vector<float>(static_cast<std::size_t>(dims), 1));
     if (scales[0] != 1 || scales[1] != 1) c.node.refuse("it resizes batch or channels");
+    std::vector<double> factors{1, 1};
     for (int d = 2; d < dims; ++d) {
-      double& scale = scales[static_cast<std::size_t>(d)];
+      const float scale = scales[static_cast<std::size_t>(d)];
       const std::int64_t size = x.size(d);
-      x = first_if_one(c, x, d, static_cast<double>(size) * scale);
-      if (x.size(d) != size) scale = 1;
+      x = first_if_one(c, x, d, scaled(size, scale));
+      factors.push_back(x.size(d) == size ? factor_of(size, scale) : 1);
     }
-    o.scale_factor = of_last(scales, ScaleFactor(0));
+    o.scale_factor = of_last(factors, ScaleFactor(0));
   }
   return {interpolate(x, o)};
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/device.h"
 #include "ferrite/data/onnx/onnx_file.h"
 #include "ferrite/nn/onnx/onnx.h"
@@ -15,6 +16,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/resize.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/data/files.h"
 #include "ferrite/tests/support/message.h"
@@ -82,6 +84,15 @@ void set_text(pb::NodeProto& node, const char* name, const char* value) {
   attribute.set_type(pb::AttributeProto::STRING);
   attribute.set_s(value);
 }
+
+class Resized : public nn::Cloneable<Resized> {
+ public:
+  explicit Resized(const InterpolateOptions& options) : options_(options) {}
+  Tensor forward(const Tensor& x) override { return interpolate(x, options_); }
+
+ private:
+  InterpolateOptions options_;
+};
 
 template <class T>
 Tensor list(const std::vector<T>& values) {
@@ -198,6 +209,33 @@ TEST_CASE("Resize with pytorch_half_pixel takes the first element where one is l
   CHECK(allclose(resized("half_pixel", "linear", row), values({17.F / 6, 4.5, 37.F / 6}), 1e-5));
   for (const char* mode : {"linear", "cubic"}) CHECK(resized(place, mode, one).item<float>() == 0);
   CHECK(resized("half_pixel", "linear", one).item<float>() == doctest::Approx(3.1666665));
+}
+
+TEST_CASE("Resize rounds sizes as its float32 factors do, so that networks keep theirs") {
+  const TempDir dir;
+  const NoGradGuard no_grad;
+  using enum InterpolateMode;
+  for (const double factor : {1.7, 1.3, 1.1, 2.3, 1.9, 0.7, 0.3, 1.2, 2.6})
+    for (const InterpolateMode mode : {nearest, nearest_exact, linear}) {
+      CAPTURE(factor);
+      CAPTURE(static_cast<int>(mode));
+      Resized net({.scale_factor = factor, .mode = mode});
+      for (std::int64_t n = 5; n <= 30; ++n) {
+        CAPTURE(n);
+        const Tensor x = arange(n, kFloat32).reshape({1, 1, n});
+        onnx::save(net, x, dir / "net.onnx");
+        const Tensor expected = net(x), got = onnx::load(dir / "net.onnx")->run({x})[0];
+        REQUIRE(got.shape() == expected.shape());
+        CHECK(equal(got, expected));
+      }
+    }
+  // No short decimal number rounds to this factor; in float32, 49 times it is 1.
+  Model model;
+  model.input("x", kFloat32);
+  model.initializer("to", list<float>({1, 1, 1.F / 49}));
+  auto& node = model.node("Resize", {"x", "", "to"}, "y");
+  set_text(node, "mode", "linear");
+  CHECK(model.load({"y"})->run({ones({1, 1, 49}, kFloat32)})[0].shape() == Shape{1, 1, 1});
 }
 
 TEST_CASE("MaxPool with ceil_mode and unequal pads has no window that begins in the padding") {
