@@ -350,7 +350,7 @@ std::optional<InterpolateMode> resize_mode(const Call& c, int dims) {
   const std::string mode = c.text("mode", "nearest"),
                     place = c.text("coordinate_transformation_mode", "half_pixel"),
                     rounding = c.text("nearest_mode", "round_prefer_floor");
-  if (dims < 3 || dims > 5 || c.integer("antialias", 0) != 0) return {};
+  if (dims < 3 || dims > 5) return {};
   if (mode == "nearest") {
     if (place == "asymmetric" && rounding == "floor") return nearest;
     if (place == "half_pixel" && rounding == "round_prefer_ceil") return nearest_exact;
@@ -367,6 +367,9 @@ Results run_resize(const Call& c) {
   Tensor x = c[0];
   const int dims = x.dim();
   const std::string place = c.text("coordinate_transformation_mode", "half_pixel");
+  if (c.integer("antialias", 0) != 0) c.node.refuse("antialias is not read");
+  if (const std::string policy = c.text("keep_aspect_ratio_policy", "stretch"); policy != "stretch")
+    c.node.refuse("keep_aspect_ratio_policy is " + policy);
   const std::optional<InterpolateMode> mode = resize_mode(c, dims);
   if (!mode)
     c.node.refuse(
@@ -498,7 +501,8 @@ const KernelTable& layer_kernels() {
        {1,
         4,
         1,
-        {"axes", "coordinate_transformation_mode", "cubic_coeff_a", "mode", "nearest_mode"},
+        {"antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
+         "extrapolation_value", "keep_aspect_ratio_policy", "mode", "nearest_mode"},
         run_resize}},
       {"Softmax", {1, 1, 1, {"axis"}, run_softmax}},
       {"LogSoftmax", {1, 1, 1, {"axis"}, run_log_softmax}},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "ferrite/autograd/grad_mode.h"
@@ -76,6 +77,13 @@ void set_integers(pb::NodeProto& node, const char* name, const std::vector<std::
   attribute.set_name(name);
   attribute.set_type(pb::AttributeProto::INTS);
   for (const std::int64_t value : values) attribute.add_ints(value);
+}
+
+void set_number(pb::NodeProto& node, const char* name, float value) {
+  auto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(pb::AttributeProto::FLOAT);
+  attribute.set_f(value);
 }
 
 void set_text(pb::NodeProto& node, const char* name, const char* value) {
@@ -236,6 +244,29 @@ TEST_CASE("Resize rounds sizes as its float32 factors do, so that networks keep 
   auto& node = model.node("Resize", {"x", "", "to"}, "y");
   set_text(node, "mode", "linear");
   CHECK(model.load({"y"})->run({ones({1, 1, 49}, kFloat32)})[0].shape() == Shape{1, 1, 1});
+}
+
+TEST_CASE("Resize takes attributes that have their default values, and refuses other ones") {
+  const auto resized = [](const char* name, std::optional<std::int64_t> integer, const char* text) {
+    Model model;
+    model.input("x", kFloat32);
+    model.initializer("to", list<float>({1, 1, 2}));
+    auto& node = model.node("Resize", {"x", "", "to"}, "y");
+    set_text(node, "mode", "linear");
+    if (integer)
+      set_integer(node, name, *integer);
+    else
+      set_text(node, name, text);
+    set_number(node, "extrapolation_value", 0);
+    const auto network = model.load({"y"});
+    return message_of<ValueError>([&] { network->run({ones({1, 1, 4}, kFloat32)}); });
+  };
+  CHECK(resized("antialias", 0, "") == "no exception");
+  CHECK(resized("exclude_outside", 0, "") == "no exception");
+  CHECK(resized("keep_aspect_ratio_policy", {}, "stretch") == "no exception");
+  CHECK(contains(resized("antialias", 1, ""), "antialias is not read"));
+  CHECK(contains(resized("keep_aspect_ratio_policy", {}, "not_larger"),
+                 "keep_aspect_ratio_policy is not_larger"));
 }
 
 TEST_CASE("MaxPool with ceil_mode and unequal pads has no window that begins in the padding") {
