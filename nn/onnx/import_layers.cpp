@@ -7,7 +7,9 @@
 #include "ferrite/nn/onnx/graph.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
 #include "ferrite/ops/attention.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/conv.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/matmul.h"
@@ -462,9 +464,16 @@ Results arg(const Call& c) {
 }
 
 Results run_cumsum(const Call& c) {
-  if (c.integer("exclusive", 0) != 0 || c.integer("reverse", 0) != 0)
-    c.node.refuse("exclusive and reverse are not read");
-  return {cumsum(c[0], c.dim(c[1].item<std::int64_t>()), c[0].dtype())};
+  const int d = c.dim(c[1].item<std::int64_t>());
+  const bool reverse = c.integer("reverse", 0) != 0;
+  const Tensor x = reverse ? flip(c[0], d) : c[0];
+  Tensor sums = cumsum(x, d, x.dtype());
+  if (c.integer("exclusive", 0) != 0 && x.size(d) > 0) {
+    // Not the sums less x: those of infinities would be NaN.
+    const Tensor first = zeros_like(x.slice(d, 0, 1));
+    sums = cat({first, sums.slice(d, 0, x.size(d) - 1)}, d);
+  }
+  return {reverse ? flip(sums, d) : sums};
 }
 
 const std::vector<std::string_view> kReduction{"axes", "keepdims", "noop_with_empty_axes"},

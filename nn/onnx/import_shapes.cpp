@@ -325,8 +325,17 @@ Results run_trilu(const Call& c) {
 }
 
 Results run_depth_to_space(const Call& c) {
-  if (c.text("mode", "DCR") != "CRD") c.node.refuse("mode DCR is not read");
-  return {pixel_shuffle(c[0], c.integer("blocksize", 1))};
+  const std::int64_t block = c.integer("blocksize", 1);
+  const std::string mode = c.text("mode", "DCR");
+  if (mode == "CRD") return {pixel_shuffle(c[0], block)};
+  if (mode != "DCR") c.node.refuse("mode is " + mode);
+  const Tensor& x = c[0];
+  if (x.dim() != 4 || block < 1 || block > 1 << 15 || x.size(1) % (block * block) != 0)
+    c.node.refuse(fmt::format("its blocksize of {} does not suit {}", block, x.describe()));
+  // The position in a block comes before the channel; pixel_shuffle wants it behind.
+  const std::int64_t channels = x.size(1) / (block * block);
+  const Tensor blocks = x.reshape({x.size(0), block * block, channels, x.size(2), x.size(3)});
+  return {pixel_shuffle(blocks.transpose(1, 2).reshape(x.shape()), block)};
 }
 
 Results run_top_k(const Call& c) {

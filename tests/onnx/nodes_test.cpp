@@ -292,6 +292,21 @@ TEST_CASE("MaxPool with ceil_mode and unequal pads has no window that begins in 
   CHECK(pooled({2, 3, 1, 0}, 4) == List{0, 3});
 }
 
+TEST_CASE("DepthToSpace of both modes") {
+  const auto moved = [](const char* mode) {
+    Model model;
+    model.input("x", kFloat32);
+    auto& node = model.node("DepthToSpace", {"x"}, "y");
+    set_integer(node, "blocksize", 2);
+    set_text(node, "mode", mode);
+    return model.load({"y"})
+        ->run({arange(8, kFloat32).reshape({1, 8, 1, 1})})[0]
+        .to_vector<float>();
+  };
+  CHECK(moved("CRD") == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(moved("DCR") == std::vector<float>{0, 2, 4, 6, 1, 3, 5, 7});
+}
+
 TEST_CASE("ReduceL1 and ReduceL2 of no axes are absolute values, other reductions change nothing") {
   const Tensor x = from_vector<float>({-1, 2, 3, -4}, {2, 2});
   for (const char* type : {"ReduceL1", "ReduceL2", "ReduceSum", "ReduceMean", "ReduceMax"}) {
@@ -330,6 +345,21 @@ TEST_CASE("CumSum keeps the type") {
   const Tensor y = model.load({"y"})->run({list<std::int32_t>({1, 2, 3})})[0];
   CHECK(y.dtype() == kInt32);
   CHECK(y.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 3, 6});
+}
+
+TEST_CASE("CumSum, exclusive and reverse") {
+  const auto sums = [](bool exclusive, bool reverse) {
+    Model model;
+    model.input("x", kFloat32);
+    model.initializer("axis", from_vector<std::int64_t>({0}, {}));
+    auto& node = model.node("CumSum", {"x", "axis"}, "y");
+    set_integer(node, "exclusive", exclusive ? 1 : 0);
+    set_integer(node, "reverse", reverse ? 1 : 0);
+    return model.load({"y"})->run({list<float>({1, 2, INFINITY})})[0].to_vector<float>();
+  };
+  CHECK(sums(true, false) == std::vector<float>{0, 1, 3});
+  CHECK(sums(false, true) == std::vector<float>{INFINITY, INFINITY, INFINITY});
+  CHECK(sums(true, true) == std::vector<float>{INFINITY, INFINITY, 0});
 }
 
 TEST_CASE("NonZero and OneHot") {
