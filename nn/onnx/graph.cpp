@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <utility>
 
+#include "ferrite/autograd/autocast.h"
 #include "ferrite/nn/onnx/onnx.h"
 
 namespace ferrite::onnx {
@@ -277,9 +279,19 @@ void Graph::give_tensors(nn::Module& module) {
       std::ranges::replace(name, '.', '/');
       name = names.unlike(name);
     }
-    i.place = i.role == Role::parameter ? &owner.add_parameter(std::move(name), i.tensor)
+    i.place = i.role == Role::parameter ? &owner.add_parameter(std::move(name), i.tensor, i.trains)
                                         : &owner.add_buffer(std::move(name), i.tensor);
   }
+}
+
+std::unique_ptr<Graph> Graph::copy() const {
+  auto other = std::make_unique<Graph>(*this);
+  for (Initializer& i : other->initializers_)
+    if (const Tensor* const now = std::exchange(i.place, nullptr)) {
+      i.tensor = *now;
+      i.trains = now->requires_grad();
+    }
+  return other;
 }
 
 // ---- Running
@@ -300,6 +312,11 @@ void move_constants(std::vector<Tensor>& inputs) {
 
 }  // namespace
 
+bool Graph::has_tensors_of(DType dtype) const {
+  return std::ranges::any_of(
+      initializers_, [&](const Initializer& i) { return i.place && i.place->dtype() == dtype; });
+}
+
 std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs, bool training) const {
   constexpr const char* op = "onnx::Network";
   FERRITE_CHECK(inputs.size() == inputs_.size(), ValueError, op, "expected {} inputs, got {}",
@@ -311,9 +328,12 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs, bool training)
     const InputType& type = inputs_[k];
     const Tensor& t = inputs[k];
     FERRITE_CHECK(t.defined(), ValueError, op, "input '{}' is undefined", type.name);
-    FERRITE_CHECK(t.dtype() == type.dtype || (is_floating(t.dtype()) && is_floating(type.dtype)),
-                  DTypeError, op, "input '{}': expected {}, got {}", type.name, type.dtype,
-                  t.describe());
+    // Inputs have the type of a network that was converted, and that of a region of autocast.
+    const bool other_type = is_floating(t.dtype()) && is_floating(type.dtype) &&
+                            (has_tensors_of(t.dtype()) || autograd::autocast_state());
+    FERRITE_CHECK(t.dtype() == type.dtype || other_type, DTypeError, op,
+                  "input '{}': expected {}, got {}; convert it with to({})", type.name, type.dtype,
+                  t.describe(), type.dtype);
     bool fits = !type.has_shape || t.dim() == static_cast<int>(type.shape.size());
     for (int d = 0; type.has_shape && fits && d < t.dim(); ++d) {
       const std::int64_t size = type.shape[static_cast<std::size_t>(d)];
@@ -361,6 +381,16 @@ Tensor Network::forward(const Tensor& input) {
   FERRITE_CHECK(graph_->inputs().size() == 1, ValueError, "onnx::Network",
                 "the network has {} inputs; call run()", graph_->inputs().size());
   return run({input})[0];
+}
+
+std::unique_ptr<nn::Module> Network::copy() const {
+  auto network = std::make_unique<Network>(graph_->copy());
+  network->train(is_training());
+  return network;
+}
+
+std::unique_ptr<Network> Network::clone() const {
+  return std::unique_ptr<Network>(static_cast<Network*>(Module::clone().release()));
 }
 
 std::vector<Tensor> Network::run(const std::vector<Tensor>& inputs) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,6 +91,8 @@ struct InputType {
 class Graph {
  public:
   explicit Graph(const data::OnnxFile& file);
+  /// For another module, with the tensors that this one's has now.
+  std::unique_ptr<Graph> copy() const;
 
   /// Gives the parameters and buffers to `module`, under their names.
   void give_tensors(nn::Module& module);
@@ -106,6 +109,7 @@ class Graph {
     std::string name;
     Tensor tensor;
     Role role = Role::constant;
+    bool trains = true;             ///< as a parameter
     const Tensor* place = nullptr;  ///< in the module
     int value = 0;
   };
@@ -115,6 +119,8 @@ class Graph {
   void read_node(const pb::NodeProto& proto, const data::OnnxFile& file);
   void find_roles();
   void find_last_uses();
+  /// Whether a parameter or buffer is of this type.
+  bool has_tensors_of(DType dtype) const;
 
   int opset_ = 0;
   std::map<std::string, int, std::less<>> numbers_;  // of values by name

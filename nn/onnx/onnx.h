@@ -117,8 +117,11 @@ class Network : public nn::Module {
   Tensor forward(const Tensor& input) override;
   /// All outputs, for inputs in the order of input_names(). ValueError for another number of
   /// inputs; ShapeError or DTypeError, which name the input, if one does not fit the file's
-  /// description.
+  /// description. After to(dtype), floating inputs have that dtype.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs);
+
+  /// A copy with tensors of its own.
+  std::unique_ptr<Network> clone() const;
 
   /// The names of the inputs in the file.
   const std::vector<std::string>& input_names() const;
@@ -126,6 +129,9 @@ class Network : public nn::Module {
   const std::vector<std::string>& output_names() const;
   std::string name() const override { return "Network"; }
   std::string extra_repr() const override;
+
+ protected:
+  std::unique_ptr<Module> copy() const override;
 
  private:
   std::unique_ptr<Graph> graph_;

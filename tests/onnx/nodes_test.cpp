@@ -307,6 +307,46 @@ TEST_CASE("DepthToSpace of both modes") {
   CHECK(moved("DCR") == std::vector<float>{0, 2, 4, 6, 1, 3, 5, 7});
 }
 
+TEST_CASE("inputs of another floating type name the input, unless the network was converted") {
+  Model model;
+  model.input("scores", kFloat32);
+  model.initializer("weight", list<float>({2, 3}));
+  model.node("Mul", {"scores", "weight"}, "y");
+  const auto network = model.load({"y"});
+  const Tensor x = ones({2}, kFloat64);
+  CHECK(contains(message_of<DTypeError>([&] { network->run({x}); }),
+                 "input 'scores': expected float32, got float64[2]"));
+  network->to(kFloat64);
+  CHECK(network->run({x})[0].dtype() == kFloat64);
+}
+
+TEST_CASE("networks are cloned, with what they have learnt and what is frozen") {
+  Model model;
+  model.input("x", kFloat32);
+  model.initializer("part.weight", list<float>({2, 3}));
+  model.initializer("bias", list<float>({1, 1}));
+  model.node("Mul", {"x", "part.weight"}, "scaled");
+  model.node("Add", {"scaled", "bias"}, "y");
+  const auto network = model.load({"y"});
+  network->get_parameter("bias").requires_grad_(false);
+  {
+    const NoGradGuard no_grad;
+    network->get_parameter("part.weight").fill_(5);
+  }
+  const auto copy = network->clone();
+  CHECK_FALSE(copy->is_training());
+  CHECK_FALSE(copy->get_parameter("bias").requires_grad());
+  CHECK(copy->get_parameter("part.weight").requires_grad());
+  const Tensor x = ones({2}, kFloat32);
+  CHECK((*copy)(x).to_vector<float>() == std::vector<float>{6, 6});
+  {
+    const NoGradGuard no_grad;
+    copy->get_parameter("part.weight").fill_(7);
+  }
+  CHECK((*network)(x).to_vector<float>() == std::vector<float>{6, 6});
+  CHECK((*copy)(x).to_vector<float>() == std::vector<float>{8, 8});
+}
+
 TEST_CASE("ReduceL1 and ReduceL2 of no axes are absolute values, other reductions change nothing") {
   const Tensor x = from_vector<float>({-1, 2, 3, -4}, {2, 2});
   for (const char* type : {"ReduceL1", "ReduceL2", "ReduceSum", "ReduceMean", "ReduceMax"}) {
