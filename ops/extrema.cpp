@@ -72,6 +72,9 @@ ValuesIndices pick(Extremum kind, const char* name, const Tensor& t, int dim, bo
 }
 
 ValuesIndices along(Extremum kind, const char* name, const Tensor& t, int dim, bool keepdim) {
+  if (tracing::on())
+    return tracing::op(name, {t}, {{"dim", std::int64_t{dim}}, {"keepdim", keepdim}},
+                       [&] { return along(kind, name, t, dim, keepdim); });
   const profiler::OpRange range(name, t);
   FERRITE_CHECK(t.defined(), ValueError, name, "the input is undefined");
   if (t.dim() == 0) {

@@ -246,6 +246,9 @@ Tensor count_nonzero(const Tensor& t, const Dims& dims) {
 // ---- Made of others
 
 Tensor logsumexp(const Tensor& t, const Dims& dims, bool keepdim) {
+  if (tracing::on())
+    return tracing::op("logsumexp", {t}, {{"dims", tracing::sizes(dims)}, {"keepdim", keepdim}},
+                       [&] { return logsumexp(t, dims, keepdim); });
   return composite(
       "logsumexp",
       [&] {

@@ -236,6 +236,16 @@ void export_logical(Exported& e) {
   e.give(e.graph.node(Type, {e.as(0, kBool), e.as(1, kBool)}));
 }
 
+/// The operators of bool and of integers.
+template <const char* const& Logical, const char* const& Bitwise>
+void export_bitwise(Exported& e) {
+  const DType dtype = e.output().dtype();
+  if (dtype != kBool && e.graph.opset() < 18)
+    e.op.refuse("of integers it needs opset 18: save with .opset = 18");
+  const auto [a, b] = operands(e, dtype);
+  e.give(e.graph.node(dtype == kBool ? Logical : Bitwise, {a, b}));
+}
+
 void export_not(Exported& e) { e.give(e.graph.node("Not", {e.as(0, kBool)})); }
 void export_isnan(Exported& e) { e.give(e.graph.node("IsNaN", {e.inputs[0]})); }
 
@@ -269,7 +279,9 @@ void export_copy(Exported& e) {
 constexpr const char *kAdd = "Add", *kSub = "Sub", *kMul = "Mul", *kDiv = "Div", *kPow = "Pow",
                      *kMax = "Max", *kMin = "Min", *kEqual = "Equal", *kLess = "Less",
                      *kLessOrEqual = "LessOrEqual", *kGreater = "Greater",
-                     *kGreaterOrEqual = "GreaterOrEqual", *kAnd = "And", *kOr = "Or", *kXor = "Xor";
+                     *kGreaterOrEqual = "GreaterOrEqual", *kAnd = "And", *kOr = "Or", *kXor = "Xor",
+                     *kBitwiseAnd = "BitwiseAnd", *kBitwiseOr = "BitwiseOr",
+                     *kBitwiseXor = "BitwiseXor";
 
 }  // namespace
 
@@ -298,6 +310,9 @@ const ExporterTable& elementwise_exporters() {
       {"logical_or", export_logical<kOr>},
       {"logical_xor", export_logical<kXor>},
       {"logical_not", export_not},
+      {"bitwise_and", export_bitwise<kAnd, kBitwiseAnd>},
+      {"bitwise_or", export_bitwise<kOr, kBitwiseOr>},
+      {"bitwise_xor", export_bitwise<kXor, kBitwiseXor>},
       {"isnan", export_isnan},
       {"where", export_where},
       {"masked_fill", export_masked_fill},

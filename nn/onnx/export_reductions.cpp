@@ -13,13 +13,17 @@ std::vector<std::int64_t> axes_of(const Exported& e) {
   return axes;
 }
 
-std::string reduced(Exported& e, const char* type, const std::string& x, bool keepdim) {
-  const std::vector<std::int64_t> axes = axes_of(e);
+std::string reduced(Exported& e, const char* type, const std::string& x,
+                    const std::vector<std::int64_t>& axes, bool keepdim) {
   if (axes.empty()) return x;  // of no dimensions
   const NamedAttribute keeps{"keepdims", std::int64_t{keepdim}};
   if (std::string_view(type) == "ReduceSum" || e.graph.opset() >= 18)
     return e.graph.node(type, {x, e.graph.integers(axes)}, {keeps});
   return e.graph.node(type, {x}, {{"axes", axes}, keeps});
+}
+
+std::string reduced(Exported& e, const char* type, const std::string& x, bool keepdim) {
+  return reduced(e, type, x, axes_of(e), keepdim);
 }
 
 template <const char* const& Type>
@@ -58,6 +62,15 @@ void export_arg(Exported& e) {
       {{"axis", e.op.integer("dim")}, {"keepdims", std::int64_t{e.op.flag("keepdim")}}}));
 }
 
+/// Both the largest or smallest elements along a dimension, and where they are.
+template <const char* const& Type, const char* const& ArgType>
+void export_extremum(Exported& e) {
+  if (e.input(0).dim() == 0) e.op.refuse("it is of a tensor of no dimensions");
+  const std::int64_t dim = e.op.integer("dim"), keepdim{e.op.flag("keepdim")};
+  e.give(reduced(e, Type, e.inputs[0], {dim}, keepdim != 0));
+  e.outputs[1] = e.graph.node(ArgType, {e.inputs[0]}, {{"axis", dim}, {"keepdims", keepdim}});
+}
+
 template <const char* const& Type>
 void export_along(Exported& e) {
   const std::string x = e.as(0, e.output().dtype());
@@ -79,7 +92,8 @@ void export_question(Exported& e) {
 
 constexpr const char *kReduceSum = "ReduceSum", *kReduceMean = "ReduceMean",
                      *kReduceMax = "ReduceMax", *kReduceMin = "ReduceMin", *kArgMax = "ArgMax",
-                     *kArgMin = "ArgMin", *kSoftmax = "Softmax", *kLogSoftmax = "LogSoftmax";
+                     *kArgMin = "ArgMin", *kSoftmax = "Softmax", *kLogSoftmax = "LogSoftmax",
+                     *kReduceLogSumExp = "ReduceLogSumExp";
 
 }  // namespace
 
@@ -89,6 +103,9 @@ const ExporterTable& reduction_exporters() {
       {"mean", export_reduction<kReduceMean>},
       {"amax", export_reduction<kReduceMax>},
       {"amin", export_reduction<kReduceMin>},
+      {"max", export_extremum<kReduceMax, kArgMax>},
+      {"min", export_extremum<kReduceMin, kArgMin>},
+      {"logsumexp", export_reduction<kReduceLogSumExp>},
       {"any", export_question<kReduceMax>},
       {"all", export_question<kReduceMin>},
       {"var", export_var},

@@ -447,6 +447,9 @@ Results reduce_max(const Call& c) {
 Results reduce_min(const Call& c) {
   return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return amin(x, d, k); });
 }
+Results reduce_log_sum_exp(const Call& c) {
+  return reduced(c, [](const Tensor& x, const Dims& d, bool k) { return logsumexp(x, d, k); });
+}
 // Norms of single elements are their absolute values.
 Results reduce_l1(const Call& c) {
   if (reduces_nothing(c)) return {abs(c[0])};
@@ -519,6 +522,7 @@ const KernelTable& layer_kernels() {
       {"ReduceMean", {1, 2, 1, kReduction, reduce_mean}},
       {"ReduceMax", {1, 2, 1, kReduction, reduce_max}},
       {"ReduceMin", {1, 2, 1, kReduction, reduce_min}},
+      {"ReduceLogSumExp", {1, 2, 1, kReduction, reduce_log_sum_exp}},
       {"ReduceL1", {1, 2, 1, kReduction, reduce_l1}},
       {"ReduceL2", {1, 2, 1, kReduction, reduce_l2}},
       {"ArgMax", {1, 1, 1, {"axis", "keepdims", "select_last_index"}, arg<argmax>}},

@@ -293,7 +293,13 @@ class Ops : public nn::Cloneable<Ops> {
             nonzero(x > 0),
             masked_select(x, x > 0.5),
             x.index({x.select(2, 0) > 0}),
-            where(x.detach() > 0, x, 0)};
+            where(x.detach() > 0, x, 0),
+            max(x, 1).values,
+            min(x, -1, true).indices,
+            logsumexp(x, {0, 2}),
+            logsumexp(x, {1}, true),
+            where(((x > 0) & (x < 1)) | ~(x > -1), x, 0),
+            where((x > 0) ^ true, x, 0)};
   }
 };
 

@@ -58,14 +58,14 @@ class Whole : public nn::Cloneable<Whole> {
 };
 
 /// The error of save(), or "" if the file computes what the network does.
-std::string outcome(const Op& op) {
+std::string outcome(const Op& op, int opset = 17) {
   const TempDir dir;
   Whole net(op);
   const NoGradGuard no_grad;
   manual_seed(4);
   const Tensor example = randn({4, 6});
   try {
-    onnx::save(net, example, dir / "net.onnx");
+    onnx::save(net, example, dir / "net.onnx", {.opset = opset});
   } catch (const ValueError& error) {
     CHECK(dir.count() == 0);
     return error.what();
@@ -83,6 +83,16 @@ std::string outcome(const Op& op) {
 Tensor whole_numbers(const Tensor& z) { return z.to(kInt64); }
 
 }  // namespace
+
+TEST_CASE("integers have bitwise operators from opset 18 on") {
+  const auto masked = [](const Tensor& z) {
+    return ((whole_numbers(z) & 6) | 8) ^ whole_numbers(z);
+  };
+  CHECK(outcome(masked, 18) == "");
+  CHECK(contains(outcome(masked, 17),
+                 "bitwise_and in 'part' cannot be exported: of integers it "
+                 "needs opset 18"));
+}
 
 TEST_CASE("ops that depend on values are exported, or refused by op and module") {
   const std::pair<std::string, Op> exported[] = {
