@@ -229,8 +229,9 @@ class Module {
   /// under all of their names, preceded by `prefix`.
   StateDict state_dict(std::string_view prefix = {}) const;
   /// Copies the dict's values into the module's tensors, in place, converting dtype and device.
-  /// A ShapeError names the tensor with the expected and the actual shape. After an error, nothing
-  /// has been copied.
+  /// A ShapeError names the tensor with the expected and the actual shape; complex values for a
+  /// real tensor are a DTypeError. After an error, nothing has been copied. The buffer
+  /// num_batches_tracked of a norm may be missing, also if strict, and then keeps its value.
   LoadReport load_state_dict(const StateDict& dict, const LoadOptions& options = {});
   /// load_state_dict(dict, {.strict = strict})
   template <std::same_as<bool> Strict>

@@ -77,6 +77,14 @@ std::string without_parametrization(const std::string& name) {
   return name;
 }
 
+/// Whether `name` is the count of batches of a norm in `own`. Files from before PyTorch 0.4.1 lack
+/// it, and PyTorch takes them; with a momentum the count has no effect.
+bool may_be_missing(const std::string& name, const StateDict& own) {
+  constexpr std::string_view kCount = "num_batches_tracked";
+  if (name != kCount && !name.ends_with("." + std::string(kCount))) return false;
+  return own.contains(name.substr(0, name.size() - kCount.size()) + "running_mean");
+}
+
 /// The dict under the module's names.
 StateDict renamed(const StateDict& dict, const StateDict& module, const LoadOptions& options) {
   StateDict out;
@@ -127,12 +135,13 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
   std::vector<std::pair<Tensor, Tensor>> copies;  // to, from
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
-    if (found == given.end())
-      report.missing.push_back(name);
-    else if (found->second.shape() != tensor.shape())
+    if (found == given.end()) {
+      if (!may_be_missing(name, own)) report.missing.push_back(name);
+    } else if (found->second.shape() != tensor.shape()) {
       report.mismatched.push_back({name, tensor.shape(), found->second.shape()});
-    else
+    } else {
       copies.emplace_back(tensor, found->second);
+    }
   }
   for (const auto& [name, tensor] : given)
     if (!own.contains(name)) report.unexpected.push_back(name);

@@ -169,6 +169,24 @@ TEST_CASE("backward through a tape recorded before to() throws") {
   CHECK_THROWS_AS(out.backward(ones({2})), AutogradError);
 }
 
+TEST_CASE("load_state_dict: the count of batches of a norm may be missing") {
+  nn::Sequential net(nn::Linear(2, 3), nn::BatchNorm1d(3));
+  net(ones({4, 2}));
+  StateDict dict = net.state_dict();
+  REQUIRE(dict.contains("1.num_batches_tracked"));
+  dict.erase("1.num_batches_tracked");
+  CHECK(net.load_state_dict(dict).missing.empty());
+  CHECK(net.state_dict().at("1.num_batches_tracked").item<int>() == 1);
+  nn::BatchNorm1d norm(3);
+  StateDict alone = norm.state_dict();
+  alone.erase("num_batches_tracked");
+  CHECK(norm.load_state_dict(alone).missing.empty());
+  alone.erase("running_mean");
+  CHECK_THROWS_WITH_AS(norm.load_state_dict(alone),
+                       doctest::Contains("missing from the dict: running_mean; unexpected"),
+                       ValueError);
+}
+
 TEST_CASE("load_state_dict: strict, not strict, and errors") {
   Net net, other;
   other.first.scale.detach().fill_(9);
