@@ -140,6 +140,11 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
     } else if (found->second.shape() != tensor.shape()) {
       report.mismatched.push_back({name, tensor.shape(), found->second.shape()});
     } else {
+      FERRITE_CHECK(is_complex(tensor.dtype()) || !is_complex(found->second.dtype()), DTypeError,
+                    "load_state_dict",
+                    "'{}' is {} in the module and {} in the dict, whose imaginary parts would be "
+                    "lost; put its real() into the dict",
+                    name, tensor.dtype(), found->second.dtype());
       copies.emplace_back(tensor, found->second);
     }
   }

@@ -187,6 +187,16 @@ TEST_CASE("load_state_dict: the count of batches of a norm may be missing") {
                        ValueError);
 }
 
+TEST_CASE("load_state_dict: complex values of a real tensor are an error") {
+  Affine net;
+  StateDict dict = net.state_dict();
+  dict.insert_or_assign("shift", ones({2}, {.dtype = kComplex64}));
+  CHECK_THROWS_WITH_AS(net.load_state_dict(dict),
+                       doctest::Contains("'shift' is float32 in the module and complex64 in the "
+                                         "dict"),
+                       DTypeError);
+}
+
 TEST_CASE("load_state_dict: strict, not strict, and errors") {
   Net net, other;
   other.first.scale.detach().fill_(9);
