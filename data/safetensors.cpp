@@ -11,6 +11,7 @@
 #include "ferrite/core/stream.h"
 #include "ferrite/data/host.h"
 #include "ferrite/data/host_transfer.h"
+#include "ferrite/data/json_events.h"
 #include "ferrite/data/pth.h"
 #include "ferrite/data/safetensors_shards.h"
 #include "ferrite/data/safetensors_writer.h"
@@ -28,7 +29,7 @@ Bytes bytes_of(const SafetensorsEntry& entry, Bytes file, std::uint64_t data_off
 
 void check_bools(const SafetensorsEntry& entry, Bytes bytes, std::uint64_t offset,
                  const Where& where) {
-  if (entry.dtype != kBool) return;
+  if (entry.dtype != kBool || !entry.foreign.empty()) return;
   const auto bad = std::ranges::find_if(bytes, [](std::uint8_t v) { return v > 1; });
   where.check(bad == bytes.end(), offset + static_cast<std::uint64_t>(bad - bytes.begin()),
               "tensor '{}': expected a bool of 0 or 1", entry.name);
@@ -44,6 +45,14 @@ void check_data(const SafetensorsEntry& entry, Bytes bytes, std::uint64_t offset
                 entry.name, bytes.size(), crc, *entry.checksum);
   }
   check_bools(entry, bytes, offset, where);
+}
+
+void check_has_dtype(const SafetensorsEntry& entry, std::uint64_t offset, const Where& where) {
+  where.check(entry.foreign.empty(), offset,
+              "tensor '{}' is {}, which Ferrite does not have; expected F32, F16, BF16, F64, I64, "
+              "I32, I16, I8, U8, BOOL or C64. Read the other tensors by SafetensorsFile::get() or "
+              ".only_prefix",
+              entry.name, json_text(entry.foreign));
 }
 
 /// Copies to `device`; complete once `transfer` has finished.
@@ -91,11 +100,20 @@ const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
 
 TensorInfo SafetensorsFile::info(std::string_view name) const {
   const SafetensorsEntry& e = entry(name);
-  return {.dtype = e.dtype, .shape = e.shape, .nbytes = e.nbytes(), .device = e.device};
+  return {.dtype = e.dtype,
+          .foreign_dtype = e.foreign,
+          .shape = e.shape,
+          .nbytes = e.nbytes(),
+          .device = e.device};
 }
 
 bool SafetensorsFile::is_wanted(const SafetensorsEntry& entry) const {
   return entry.name.starts_with(options_.only_prefix);
+}
+
+void SafetensorsFile::check_readable(const SafetensorsEntry& entry) const {
+  check_has_dtype(entry, header_.data_offset + entry.begin, Where{kLoad, path_.native()});
+  verify(entry);
 }
 
 void SafetensorsFile::verify(const SafetensorsEntry& entry) const {
@@ -122,7 +140,7 @@ Tensor SafetensorsFile::read(const SafetensorsEntry& entry, HostTransfer& transf
 
 Tensor SafetensorsFile::get(std::string_view name) const {
   const SafetensorsEntry& e = entry(name);
-  verify(e);
+  check_readable(e);
   HostTransfer transfer;
   Tensor tensor = read(e, transfer);
   transfer.finish();
@@ -131,7 +149,7 @@ Tensor SafetensorsFile::get(std::string_view name) const {
 
 void SafetensorsFile::verify_wanted() const {
   for (const SafetensorsEntry& e : header_.entries)
-    if (is_wanted(e)) verify(e);
+    if (is_wanted(e)) check_readable(e);
 }
 
 void SafetensorsFile::read_wanted(StateDict& tensors, HostTransfer& transfer) const {
@@ -169,8 +187,10 @@ StateDict parse_safetensors(Bytes bytes, std::string_view name) {
   const auto data_of = [&](const SafetensorsEntry& e) {
     return bytes_of(e, bytes, header.data_offset);
   };
-  for (const SafetensorsEntry& e : header.entries)
+  for (const SafetensorsEntry& e : header.entries) {
+    check_has_dtype(e, header.data_offset + e.begin, where);
     check_data(e, data_of(e), header.data_offset + e.begin, Checksums::compare, where);
+  }
   StateDict tensors;
   tensors.reserve(header.entries.size());
   HostTransfer transfer;

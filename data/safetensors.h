@@ -56,6 +56,9 @@ struct SafetensorsOptions {
 /// A tensor in a file.
 struct TensorInfo {
   DType dtype = kFloat32;
+  /// The file's name of a dtype that Ferrite does not have, such as "F8_E4M3": the tensor cannot be
+  /// read, and `dtype` means nothing. Else empty.
+  std::string foreign_dtype = {};
   Shape shape = {};  ///< the sizes of the tensor
   std::size_t nbytes = 0;
   std::string device = "cpu";  ///< device it was saved on; cpu for files of other programs
@@ -65,8 +68,9 @@ struct TensorInfo {
 class SafetensorsFile {
  public:
   /// Maps the file and checks the header against its length, like all safetensors readers here:
-  /// types F32, F16, BF16, F64, I64, I32, I16, I8, U8, BOOL; the tensors must cover the data
-  /// exactly, without overlaps or holes. IoError with the byte offset.
+  /// the tensors must cover the data exactly, without overlaps or holes. IoError with the byte
+  /// offset. Tensors are read of the types F32, F16, BF16, F64, I64, I32, I16, I8, U8, BOOL and
+  /// C64; those of others are listed, and reading them is an IoError.
   explicit SafetensorsFile(const std::filesystem::path& path, SafetensorsOptions options = {});
   SafetensorsFile(SafetensorsFile&&) = default;
 
@@ -94,6 +98,7 @@ class SafetensorsFile {
   void verify_wanted() const;
   void read_wanted(StateDict& tensors, HostTransfer& transfer) const;
   const SafetensorsEntry& entry(std::string_view name) const;
+  void check_readable(const SafetensorsEntry& entry) const;
   void verify(const SafetensorsEntry& entry) const;
   Tensor read(const SafetensorsEntry& entry, HostTransfer& transfer) const;
 

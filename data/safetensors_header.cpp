@@ -31,6 +31,15 @@ constexpr TypeName kTypes[] = {{"F32", kFloat32}, {"F16", kFloat16},  {"BF16", k
                                {"I16", kInt16},   {"I8", kInt8},      {"U8", kUInt8},
                                {"BOOL", kBool},   {"C64", kComplex64}};
 
+/// Of the elements of dtypes that Ferrite does not have; none for those of unknown names.
+std::optional<std::uint64_t> foreign_itemsize(std::string_view name) {
+  if (name.starts_with("F8_")) return 1;
+  if (name == "U16") return 2;
+  if (name == "U32") return 4;
+  if (name == "U64") return 8;
+  return {};
+}
+
 std::string_view name_of(DType dtype) {
   const auto type = std::ranges::find(kTypes, dtype, &TypeName::dtype);
   FERRITE_CHECK(type != std::end(kTypes), DTypeError, "safetensors",
@@ -96,13 +105,12 @@ class HeaderEvents final : public JsonEvents {
   void read_dtype(const JsonValue& value) {
     check(value.kind == Kind::text, "tensor '{}': expected text for its dtype", entry_.name);
     const auto type = std::ranges::find(kTypes, *value.text, &TypeName::name);
-    if (type == std::end(kTypes))
-      check(false,
-            "tensor '{}': dtype {} is not supported; expected F32, F16, BF16, F64, I64, I32, I16, "
-            "I8, U8, "
-            "BOOL or C64",
-            entry_.name, json_text(*value.text));
-    entry_.dtype = type->dtype;
+    if (type != std::end(kTypes))
+      entry_.dtype = type->dtype;
+    else
+      check(!value.text->empty(), "tensor '{}': expected the name of its dtype, got ''",
+            entry_.name);
+    entry_.foreign = type != std::end(kTypes) ? std::string() : std::move(*value.text);
   }
   void add_number(const JsonValue& value) {
     check(value.kind == Kind::count && value.count <= INT64_MAX,
@@ -121,14 +129,17 @@ class HeaderEvents final : public JsonEvents {
     check(has_offsets_, kMissing, entry_.name, "data_offsets");
     check(offsets_.size() == 2, kExpectedOffsets, entry_.name);
     entry_.begin = offsets_[0], entry_.end = offsets_[1];
-    const std::uint64_t bytes = bytes_of_shape();
-    check(entry_.begin <= entry_.end && entry_.end - entry_.begin == bytes,
+    const std::optional<std::uint64_t> each =
+        entry_.foreign.empty() ? std::optional<std::uint64_t>(itemsize(entry_.dtype))
+                               : foreign_itemsize(entry_.foreign);
+    const std::uint64_t bytes = bytes_of_shape(each.value_or(1));
+    check(entry_.begin <= entry_.end && (!each || entry_.end - entry_.begin == bytes),
           "tensor '{}': {} of {} is {} bytes, but its data_offsets are {} and {}", entry_.name,
-          entry_.dtype, entry_.shape, bytes, entry_.begin, entry_.end);
+          entry_.foreign.empty() ? fmt::format("{}", entry_.dtype) : json_text(entry_.foreign),
+          entry_.shape, bytes, entry_.begin, entry_.end);
     header_.entries.push_back(std::move(entry_));
   }
-  std::uint64_t bytes_of_shape() const {
-    std::uint64_t bytes = itemsize(entry_.dtype);
+  std::uint64_t bytes_of_shape(std::uint64_t bytes) const {
     bool overflow = false, has_zero = false;
     for (const std::int64_t d : entry_.shape) {
       has_zero |= d == 0;
@@ -212,7 +223,8 @@ std::uint32_t header_checksum(std::span<const SafetensorsEntry> entries,
   std::string text;
   const auto out = std::back_inserter(text);
   for (const std::size_t i : by_name)
-    fmt::format_to(out, "{}\n{}\n{}\n", entries[i].name, name_of(entries[i].dtype),
+    fmt::format_to(out, "{}\n{}\n{}\n", entries[i].name,
+                   entries[i].foreign.empty() ? name_of(entries[i].dtype) : entries[i].foreign,
                    entries[i].shape);
   for (const auto& [key, value] : metadata)
     if (key != kHeaderKey) fmt::format_to(out, "{}\n{}\n", key, value);

@@ -24,6 +24,8 @@ enum class Checksums : std::uint8_t { compare, ignore };
 struct SafetensorsEntry {
   std::string name;
   DType dtype = kFloat32;
+  /// The file's name of a dtype that Ferrite does not have, "F8_E4M3"; `dtype` then means nothing.
+  std::string foreign = {};
   Shape shape = {};
   std::uint64_t begin = 0, end = 0;            ///< offsets in the data part
   std::string device = "cpu";                  ///< device it was saved on
@@ -50,8 +52,10 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 inline constexpr std::string_view kOwnKeys = "ferrite.";
 
 /// Reads the header of the file `bytes` and checks it against its length: when this returns, the
-/// tensors cover the data exactly. IoError. Time and memory are proportional to the bytes of the
-/// header (times the logarithm of the number of members), whatever its contents.
+/// tensors cover the data exactly, and have the bytes of their shapes where the size of their
+/// elements is known: not of foreign dtypes of other names than U16, U32, U64 and F8_*. IoError.
+/// Time and memory are proportional to the bytes of the header (times the logarithm of the number
+/// of members), whatever its contents.
 SafetensorsHeader read_safetensors_header(Bytes bytes, const Where& where, Checksums checksums);
 
 /// The bytes before the data: length and JSON, padded to a multiple of 8. The offsets of `entries`

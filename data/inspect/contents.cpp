@@ -62,6 +62,17 @@ Contents read_tree(const std::filesystem::path& path) {
   return contents;
 }
 
+/// Of a file or of several.
+template <class File>
+void read_safetensors(const File& file, Contents& contents) {
+  contents.metadata = file.metadata();
+  for (const std::string& name : file.names())
+    if (data::TensorInfo info = file.info(name); info.foreign_dtype.empty())
+      contents.tensors.insert(name, file.get(name));
+    else
+      contents.foreign.emplace(name, std::move(info));
+}
+
 }  // namespace
 
 std::string_view name(Format format) {
@@ -87,17 +98,17 @@ Contents read_contents(const std::filesystem::path& path) {
               .metadata = {onnx.facts.begin(), onnx.facts.end()}};
     }
     case Format::shards: {
-      const data::SafetensorsShards shards(file, {.mmap = true});
-      return {.format = format, .tensors = shards.load(), .metadata = shards.metadata()};
+      Contents contents{.format = format};
+      read_safetensors(data::SafetensorsShards(file, {.mmap = true}), contents);
+      return contents;
     }
     default: {
-      const data::SafetensorsFile single(file, {.mmap = true});
-      const auto said = single.metadata().find("format");
-      const bool checkpoint =
-          said != single.metadata().end() && said->second.starts_with("ferrite.checkpoint.");
-      return {.format = checkpoint ? Format::checkpoint : Format::safetensors,
-              .tensors = single.load(),
-              .metadata = single.metadata()};
+      Contents contents{.format = Format::safetensors};
+      read_safetensors(data::SafetensorsFile(file, {.mmap = true}), contents);
+      const auto said = contents.metadata.find("format");
+      if (said != contents.metadata.end() && said->second.starts_with("ferrite.checkpoint."))
+        contents.format = Format::checkpoint;
+      return contents;
     }
   }
 }

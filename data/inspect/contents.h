@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ struct Contents {
   std::filesystem::path path = {};  ///< of a .pth file
   /// Under dotted names: "model.0.weight". That of a .npy file is "arr_0", as in NumPy's archives.
   StateDict tensors = {};
+  /// Tensors of dtypes that Ferrite does not have, which are listed and not read.
+  std::map<std::string, data::TensorInfo> foreign = {};
   /// What is neither a tensor nor holds any, under names of the same kind: numbers, text, lists of
   /// them.
   std::vector<std::pair<std::string, data::Value>> values = {};

@@ -67,6 +67,13 @@ void convert(const Contents& contents, const std::filesystem::path& path,
   const std::string extension = path.extension().string();
   FERRITE_CHECK(options.max_shard_size == 0 || extension == ".safetensors", ValueError, kConvertOp,
                 "--max-shard-size divides .safetensors, not '{}'", path.string());
+  if (!contents.foreign.empty()) {
+    const auto& [name, info] = *contents.foreign.begin();
+    fail<ValueError>(kConvertOp,
+                     "tensor '{}' is {}, which Ferrite does not have: it cannot be "
+                     "converted",
+                     name, info.foreign_dtype);
+  }
   check_size(contents);
   if (extension == ".safetensors") {
     check_no_values(contents, path, options);

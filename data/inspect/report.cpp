@@ -109,13 +109,13 @@ struct Unequal {
 
 struct Comparison {
   std::vector<std::string> only_in_first, only_in_second;
-  std::vector<std::string> shapes, dtypes, not_compared;  // names
+  std::vector<std::string> shapes, dtypes, not_compared, foreign;  // names
   std::vector<Unequal> different;
   std::size_t equal = 0;
 
   bool all_equal() const {
     return only_in_first.empty() && only_in_second.empty() && shapes.empty() && dtypes.empty() &&
-           different.empty() && not_compared.empty();
+           different.empty() && not_compared.empty() && foreign.empty();
   }
   double greatest() const {
     double most = 0;
@@ -126,14 +126,14 @@ struct Comparison {
   }
 };
 
-Comparison compare(const StateDict& a, const StateDict& b) {
+Comparison compare(const Contents& a, const Contents& b) {
   Comparison result;
-  ElementBudget budget(a);
-  budget.add(b);
-  for (const auto& [name, x] : a) {
-    const auto found = b.find(name);
-    if (found == b.end()) {
-      result.only_in_first.push_back(name);
+  ElementBudget budget(a.tensors);
+  budget.add(b.tensors);
+  for (const auto& [name, x] : a.tensors) {
+    const auto found = b.tensors.find(name);
+    if (found == b.tensors.end()) {
+      (b.foreign.contains(name) ? result.foreign : result.only_in_first).push_back(name);
       continue;
     }
     const Tensor& y = found->second;
@@ -152,8 +152,15 @@ Comparison compare(const StateDict& a, const StateDict& b) {
     else
       result.equal += x.dtype() == y.dtype();
   }
-  for (const auto& [name, y] : b)
-    if (!a.contains(name)) result.only_in_second.push_back(name);
+  for (const auto& [name, info] : a.foreign)
+    (b.foreign.contains(name) || b.tensors.contains(name) ? result.foreign : result.only_in_first)
+        .push_back(name);
+  for (const auto& [name, y] : b.tensors)
+    if (!a.tensors.contains(name) && !a.foreign.contains(name))
+      result.only_in_second.push_back(name);
+  for (const auto& [name, info] : b.foreign)
+    if (!a.tensors.contains(name) && !a.foreign.contains(name))
+      result.only_in_second.push_back(name);
   return result;
 }
 
@@ -165,10 +172,20 @@ namespace {
 /// would otherwise widen all rows.
 constexpr std::size_t kMostColumns = 100;
 
-std::string table_of(const StateDict& tensors) {
+std::string table_of(const Contents& contents) {
+  const StateDict& tensors = contents.tensors;
   constexpr auto kLeft = terminal::Align::left;
   terminal::Table table(
       {{"name", kLeft}, {"dtype", kLeft}, {"shape", kLeft}, {"sum", kLeft}, {"norm", kLeft}});
+  const auto add = [&](const std::string& name, const std::string& dtype, const Shape& shape,
+                       const std::string& sum, const std::string& norm) {
+    std::string shown = printable(name);
+    if (terminal::text_columns(shown) > kMostColumns) {
+      table.add({std::move(shown)});
+      shown.clear();
+    }
+    table.add({shown, dtype, shape.str(), sum, norm});
+  };
   ElementBudget budget(tensors);
   bool all = true;
   for (const auto& [name, tensor] : tensors) {
@@ -180,15 +197,14 @@ std::string table_of(const StateDict& tensors) {
     } else {
       all = false;
     }
-    std::string shown = printable(name);
-    if (terminal::text_columns(shown) > kMostColumns) {
-      table.add({std::move(shown)});
-      shown.clear();
-    }
-    table.add({shown, fmt::format("{}", tensor.dtype()), tensor.shape().str(), sum, norm});
+    add(name, fmt::format("{}", tensor.dtype()), tensor.shape(), sum, norm);
   }
+  for (const auto& [name, info] : contents.foreign)
+    add(name, printable(info.foreign_dtype), info.shape, "-", "-");
   return table.str() +
-         (all ? "" : "-: not computed for views with far more elements than their memory\n");
+         (all ? "" : "-: not computed for views with far more elements than their memory\n") +
+         (contents.foreign.empty() ? ""
+                                   : "-: not computed for dtypes that Ferrite does not have\n");
 }
 
 }  // namespace
@@ -196,10 +212,12 @@ std::string table_of(const StateDict& tensors) {
 std::string text_of(const Contents& contents, const std::string& path) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : contents.tensors) bytes += tensor.nbytes();
-  std::string out = fmt::format("{}: {}, {}, {}\n", printable(path), name(contents.format),
-                                terminal::counted(std::ssize(contents.tensors), "tensor"),
-                                ferrite::detail::readable_bytes(bytes));
-  if (!contents.tensors.empty()) out += "\n" + table_of(contents.tensors);
+  for (const auto& [name, info] : contents.foreign) bytes += info.nbytes;
+  const auto count = std::ssize(contents.tensors) + std::ssize(contents.foreign);
+  std::string out =
+      fmt::format("{}: {}, {}, {}\n", printable(path), name(contents.format),
+                  terminal::counted(count, "tensor"), ferrite::detail::readable_bytes(bytes));
+  if (count > 0) out += "\n" + table_of(contents);
   if (!contents.values.empty()) out += "\nvalues\n";
   for (const auto& [name, value] : contents.values)
     out += fmt::format("{} = {}\n", printable(name), printable(value.str()));
@@ -227,6 +245,16 @@ std::string json_of(const Contents& contents) {
                        {"sum", sum},
                        {"norm", norm}});
   }
+  for (const auto& [name, info] : contents.foreign) {
+    std::int64_t numel = 1;
+    for (const std::int64_t size : info.shape) numel *= size;
+    tensors.push_back({{"name", name},
+                       {"dtype", info.foreign_dtype},
+                       {"shape", json_shape(info.shape)},
+                       {"numel", numel},
+                       {"sum", Json()},
+                       {"norm", Json()}});
+  }
   for (const auto& [name, value] : contents.values) values.add(name, json_value(value));
   for (const auto& [key, text] : contents.metadata) metadata.add(key, text);
   return dumped({{"format", name(contents.format)},
@@ -237,7 +265,7 @@ std::string json_of(const Contents& contents) {
 
 std::string diff_text(const Contents& a, const Contents& b, const std::string& path_a,
                       const std::string& path_b) {
-  const Comparison result = compare(a.tensors, b.tensors);
+  const Comparison result = compare(a, b);
   std::string out;
   const auto add_names = [&](const std::vector<std::string>& names, const std::string& path) {
     if (names.empty()) return;
@@ -262,6 +290,8 @@ std::string diff_text(const Contents& a, const Contents& b, const std::string& p
   if (!result.not_compared.empty())
     out += "not compared, with far more elements than their memory:\n";
   for (const std::string& name : result.not_compared) out += fmt::format("  {}\n", printable(name));
+  if (!result.foreign.empty()) out += "not compared, of dtypes that Ferrite does not have:\n";
+  for (const std::string& name : result.foreign) out += fmt::format("  {}\n", printable(name));
   out += fmt::format("{} tensor{} equal", result.equal, result.equal == 1 ? "" : "s");
   if (!result.different.empty())
     out += fmt::format(", {} differ by at most {}", result.different.size(),
@@ -270,8 +300,10 @@ std::string diff_text(const Contents& a, const Contents& b, const std::string& p
 }
 
 std::string diff_json(const Contents& a, const Contents& b) {
-  const Comparison result = compare(a.tensors, b.tensors);
+  const Comparison result = compare(a, b);
   Json shapes = Json::array(), dtypes = Json::array(), different = Json::array();
+  std::vector<std::string> not_compared = result.not_compared;
+  not_compared.insert(not_compared.end(), result.foreign.begin(), result.foreign.end());
   for (const std::string& name : result.shapes)
     shapes.push_back({{"name", name},
                       {"first", json_shape(a.tensors.at(name).shape())},
@@ -292,7 +324,7 @@ std::string diff_json(const Contents& a, const Contents& b) {
                  {"shapes", shapes},
                  {"dtypes", dtypes},
                  {"different", different},
-                 {"not_compared", result.not_compared},
+                 {"not_compared", not_compared},
                  {"greatest", json_number(result.greatest())}});
 }
 

@@ -74,6 +74,28 @@ data::Value checkpoint() {
 
 }  // namespace
 
+TEST_CASE("inspect: tensors of dtypes that Ferrite does not have") {
+  const TempDir dir;
+  const std::string path = (dir / "m.safetensors").string();
+  const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"F8_E5M2","shape":[2,2],"data_offsets":[4,8]}})";
+  std::string bytes;
+  data::append_little(bytes, static_cast<std::uint64_t>(header.size()));
+  write_file(path, bytes + header + std::string("\0\0\x80\x3f\7\7\7\7", 8));
+  const Outcome shown = inspect_command({path});
+  CHECK(shown.status == 0);
+  CHECK(contains(shown.out, "safetensors, 2 tensors, 8 B"));
+  CHECK(contains(shown.out, "b     F8_E5M2  [2, 2]"));
+  CHECK(contains(shown.out, "-: not computed for dtypes that Ferrite does not have"));
+  CHECK(json_of({path})["tensors"][1] == Json::parse(R"({"name": "b", "dtype": "F8_E5M2",
+      "shape": [2, 2], "numel": 4, "sum": null, "norm": null})"));
+  const Outcome same = inspect_command({path, "--diff", path});
+  CHECK(same.status == 0);
+  CHECK(contains(same.out, "not compared, of dtypes that Ferrite does not have:\n  b\n"));
+  CHECK(contains(error_of(1, {path, "--convert", (dir / "m.pth").string()}),
+                 "tensor 'b' is F8_E5M2, which Ferrite does not have"));
+}
+
 TEST_CASE("inspect: names, dtypes, shapes, sums and norms of every format") {
   const TempDir dir;
   const StateDict state = weights();

@@ -38,6 +38,32 @@ std::string load_error(const std::filesystem::path& path,
 
 }  // namespace
 
+TEST_CASE("safetensors file: tensors of dtypes that Ferrite does not have are listed") {
+  const TempDir dir;
+  const auto path = dir / "m.safetensors";
+  const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"U16","shape":[2],"data_offsets":[4,8]},)"
+                             R"("c":{"dtype":"F4","shape":[2,4],"data_offsets":[8,12]},)"
+                             R"("d":{"dtype":"BOOL","shape":[1],"data_offsets":[12,13]}})";
+  std::string bytes;
+  data::append_little(bytes, static_cast<std::uint64_t>(header.size()));
+  write_file(path, bytes + header + std::string("\0\0\x80\x3f\7\7\7\7\7\7\7\7\1", 13));
+  const SafetensorsFile file(path);
+  CHECK(file.names() == std::vector<std::string>{"a", "b", "c", "d"});
+  const data::TensorInfo info = file.info("c");
+  CHECK(info.foreign_dtype == "F4");
+  CHECK(info.shape == Shape{2, 4});
+  CHECK(info.nbytes == 4);
+  CHECK(file.info("a").foreign_dtype.empty());
+  file.verify();
+  CHECK(file.get("a").item<float>() == 1);
+  CHECK(file.get("d").item<bool>());
+  CHECK(contains(message_of<IoError>([&] { file.get("b"); }),
+                 "tensor 'b' is \"U16\", which Ferrite does not have"));
+  CHECK(contains(load_error(path), "tensor 'b' is \"U16\""));
+  CHECK(load(path, {.only_prefix = "a"}).size() == 1);
+}
+
 TEST_CASE("safetensors file: names, types and shapes without reading the data") {
   const TempDir dir;
   save(sample(), dir / "m.safetensors", {{"epoch", "3"}});

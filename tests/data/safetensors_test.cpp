@@ -151,7 +151,15 @@ TEST_CASE("safetensors: errors") {
   CHECK(contains(refusal("{" + entry("a", "F32", "[2]", "[0,4]") + "}", "1234"), "is 8 bytes"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1]", "[4,0]") + "}", "1234"), "data_offsets"));
   CHECK(contains(refusal("{" + entry("a", "U16", "[2]", "[0,4]") + "}", "1234"),
-                 "\"U16\" is not supported"));
+                 "tensor 'a' is \"U16\", which Ferrite does not have"));
+  CHECK(contains(refusal("{" + entry("a", "U16", "[2]", "[0,2]") + "}", "12"), "is 4 bytes"));
+  CHECK(contains(refusal("{" + entry("a", "U32", "[1]", "[0,2]") + "}", "12"), "is 4 bytes"));
+  CHECK(contains(refusal("{" + entry("a", "U64", "[1]", "[0,2]") + "}", "12"), "is 8 bytes"));
+  CHECK(contains(refusal("{" + entry("a", "F8_E4M3", "[3]", "[0,2]") + "}", "12"), "is 3 bytes"));
+  CHECK(contains(refusal("{" + entry("a", "X", "[1]", "[2,0]") + "}", "12"), "data_offsets"));
+  CHECK(contains(refusal("{" + entry("a", "X", "[4294967296,4294967296,2]", "[0,0]") + "}"),
+                 "64 bits"));
+  CHECK(contains(refusal("{" + entry("a", "", "[1]", "[0,1]") + "}", "1"), "name of its dtype"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[-1]", "[0,4]") + "}", "1234"), "0 or more"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1.0]", "[0,4]") + "}", "1234"), "integers"));
   CHECK(contains(refusal("{" + entry("a", "F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]") + "}", "1234"),
