@@ -136,6 +136,24 @@ class Machine : private PickleTensors {
         check(inner.text.starts_with("torch._utils "), "expected a function that makes a tensor");
         return call(inner, argument(arguments, 2, Kind::tuple, "its arguments"));
       }
+      case Callable::bytearray: {
+        std::string content;
+        if (const Object* bytes = at(arguments, 0, Kind::bytes)) {
+          count_copied(bytes->text.size());
+          content = bytes->text;
+        } else if (!arguments.items.empty()) {
+          content = latin1(copied_text(arguments, "a text"));
+        }
+        push_text(Kind::bytes, std::move(content));
+        return mark("bytearray");
+      }
+      case Callable::complex: {
+        std::vector<Object*> parts = arguments.items;
+        check(parts.size() == 2 && at(arguments, 0, Kind::real) && at(arguments, 1, Kind::real),
+              "expected the two parts of a complex number");
+        push_items(Kind::tuple, std::move(parts));
+        return mark("complex");
+      }
       case Callable::size:
         return push(const_cast<Object*>(&argument(arguments, 0, Kind::tuple, "a tuple of sizes")));
       case Callable::device: {
@@ -329,8 +347,9 @@ bool Machine::step_text(std::uint8_t opcode) {
     case 'C':
       return push_text(Kind::bytes, text(number<std::uint8_t>())), false;
     case 0x8e:
-    case 0x96:
       return push_text(Kind::bytes, text(number<std::uint64_t>())), false;
+    case 0x96:  // BYTEARRAY8
+      return push_text(Kind::bytes, text(number<std::uint64_t>())), mark("bytearray"), false;
     case 'V': {  // a line, with escapes that weights do not have
       std::string value = line();
       check(value.find('\\') == std::string::npos, "escapes in texts are not supported");

@@ -18,6 +18,8 @@ enum class PickleCallable : std::uint8_t {
   rebuild_tensor_v3,  // ..., dtype, metadata
   rebuild_parameter,  // tensor, ...
   rebuild_from_type,  // function, type, arguments, state
+  bytearray,          // bytearray(bytes), bytearray(text, "latin-1"), bytearray(), as bytes
+  complex,            // complex(real, imaginary), as a tuple
   size,               // torch.Size
   device,             // torch.device("cuda", 0), as the text "cuda:0"
   encode,             // _codecs.encode(text, "latin1"): bytes in protocol 2

@@ -48,7 +48,10 @@ class Converter {
                              : object.kind == Kind::name ? "type"
                                                          : object.was;
     where_.check(!type, 0, "holds a value of Python's type {}, which becomes {} here", type,
-                 object.kind == Kind::list ? "a list" : "text");
+                 object.kind == Kind::list    ? "a list"
+                 : object.kind == Kind::tuple ? "a tuple"
+                 : object.kind == Kind::bytes ? "bytes"
+                                              : "text");
   }
 
   Value convert_new(const Object& object, int depth) {

@@ -20,12 +20,21 @@ namespace {
 constexpr const char* kLoadPth = "load_pth";
 constexpr const char* kSavePth = "save_pth";
 
-/// The pickle of the number with which files before PyTorch 1.6 begin.
-constexpr std::string_view kMagic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+/// Of the pickle of the number with which files before PyTorch 1.6 begin: what follows its
+/// protocol.
+constexpr std::string_view kMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 constexpr std::uint64_t kAlignment = 64;  // of a storage in an archive, as PyTorch writes them
 
 bool begins_with(Bytes bytes, std::string_view text) {
   return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
+
+/// The bytes of the pickle of PyTorch's number at the beginning; 0 if there is none.
+std::size_t magic_bytes(Bytes bytes) {
+  if (bytes.size() < 3 || bytes[0] != 0x80 || bytes[1] < 2 || bytes[1] > 5) return 0;
+  // From protocol 4 on there is a frame around it: 0x95, and 8 bytes of length.
+  const std::size_t at = bytes[2] == 0x95 ? 11 : 2;
+  return bytes.size() >= at && begins_with(bytes.subspan(at), kMagic) ? at + kMagic.size() : 0;
 }
 
 /// The bytes of a storage, and where they begin in the file.
@@ -87,19 +96,20 @@ Source read_archive(Bytes bytes, const Where& where, bool checksums) {
 /// Pickles of the version, of the system, of the value and of the storages' keys, then of each
 /// storage its number of elements and its bytes.
 Source read_sequence(Bytes bytes, const Where& where) {
-  std::uint64_t at = kMagic.size();
+  const std::uint64_t begin = magic_bytes(bytes);
+  std::uint64_t at = begin;
   const auto next = [&] {
     Pickle pickle = parse_pickle(bytes.subspan(at), where, at);
     at += pickle.bytes;
     return pickle;
   };
   const Value version = to_value(next(), where, {});
-  where.check(version.kind() == Value::Kind::integer && version.to_int() == 1001, kMagic.size(),
+  where.check(version.kind() == Value::Kind::integer && version.to_int() == 1001, begin,
               "expected version 1001 of the format, got {}", version.str());
   const Value system = to_value(next(), where, {});
   where.check(system.is_dict() && system.contains("little_endian") &&
                   system["little_endian"].str() == "True",
-              kMagic.size(), "expected little-endian numbers");
+              begin, "expected little-endian numbers");
   Source source{.pickle = next(), .storages = {}};
   const Value keys = to_value(next(), where, {});
   const auto& storages = source.pickle.storages;
@@ -131,7 +141,7 @@ Source read_sequence(Bytes bytes, const Where& where) {
 
 Source read_source(Bytes bytes, const Where& where, bool checksums) {
   if (is_zip(bytes)) return read_archive(bytes, where, checksums);
-  where.check(begins_with(bytes, kMagic), 0,
+  where.check(magic_bytes(bytes) > 0, 0,
               "expected a file of torch.save(), which begins as a zip archive or with PyTorch's "
               "number");
   return read_sequence(bytes, where);
@@ -319,7 +329,7 @@ class Storages {
 
 }  // namespace
 
-bool is_pth(Bytes bytes) { return is_zip(bytes) || begins_with(bytes, kMagic); }
+bool is_pth(Bytes bytes) { return is_zip(bytes) || magic_bytes(bytes) > 0; }
 
 Value load_pth(const std::filesystem::path& path, const PthOptions& options) {
   const auto file = std::make_shared<const MappedFile>(

@@ -82,6 +82,11 @@ def checkpoint():
             "same": [(1, 2)] * 3, "long": list(range(300))}
 
 
+def python():
+    """Values that Ferrite has no kind for."""
+    return {"complex": 1.5 - 2j, "bytearray": bytearray(b"\x00\xffa"), "empty": bytearray()}
+
+
 def resumed(make):
     """A run after ten steps, and the losses of the twenty that follow."""
     torch.manual_seed(3)
@@ -179,6 +184,10 @@ def main():
     torch.save(checkpoint(), folder / "protocol5.pth", pickle_protocol=5)
     torch.save(views(), folder / "views_old.pth", _use_new_zipfile_serialization=False)
     torch.save(checkpoint(), folder / "checkpoint_old.pth", _use_new_zipfile_serialization=False)
+    torch.save(checkpoint(), folder / "checkpoint_old5.pth", pickle_protocol=5,
+               _use_new_zipfile_serialization=False)
+    for protocol in (2, 3, 5):
+        torch.save(python(), folder / f"python{protocol}.pth", pickle_protocol=protocol)
     torch.save(network(), folder / "module.pth")
     torch.save(repeated(), folder / "repeated.pth")
     torch.save(signs(), folder / "signs.pth")

@@ -157,7 +157,7 @@ TEST_CASE("pth: conjugated and negated views have their own values") {
 }
 
 TEST_CASE("pth: a checkpoint is a tree of values, in every protocol and format") {
-  for (const std::string name : {"checkpoint", "protocol5", "checkpoint_old"}) {
+  for (const std::string name : {"checkpoint", "protocol5", "checkpoint_old", "checkpoint_old5"}) {
     CAPTURE(name);
     const Value run = load_pth(recorded(name));
     CHECK(run["epoch"].to_int() == 7);
@@ -196,6 +196,22 @@ TEST_CASE("pth: a checkpoint is a tree of values, in every protocol and format")
     CHECK(flat.size() == 9);
     CHECK(flat.contains("0.weight"));
     CHECK(run.tensors().contains("optimizer.state.0.momentum_buffer"));
+  }
+}
+
+TEST_CASE("pth: complex numbers are tuples, and bytearrays are bytes") {
+  for (const int protocol : {2, 3, 5}) {
+    CAPTURE(protocol);
+    const std::filesystem::path path = recorded("python" + std::to_string(protocol));
+    const Value values = load_pth(path);
+    CHECK(values["complex"].str() == "(1.5, -2)");
+    CHECK(values["bytearray"].kind() == Kind::bytes);
+    CHECK(values["bytearray"].to_string() == std::string("\0\xff"
+                                                         "a",
+                                                         3));
+    CHECK(values["empty"].to_string().empty());
+    CHECK(contains(message_of<IoError>([&] { load_pth(path, {.exact = true}); }),
+                   "type complex, which becomes a tuple"));
   }
 }
 
