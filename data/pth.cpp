@@ -7,10 +7,12 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ferrite/data/host.h"
 #include "ferrite/data/host_transfer.h"
 #include "ferrite/data/pickle.h"
+#include "ferrite/data/safetensors_header.h"
 #include "ferrite/data/zip.h"
 
 namespace ferrite::data {
@@ -59,6 +61,11 @@ Source read_archive(Bytes bytes, const Where& where, bool checksums) {
   const auto& members = archive.members();
   const auto found =
       std::ranges::find_if(members, [&](const ZipMember& m) { return m.name.ends_with(kPickle); });
+  where.check(std::ranges::none_of(
+                  members, [](const ZipMember& m) { return m.name.ends_with("/archive_format"); }),
+              0,
+              "this is a program of torch.export.save() (.pt2); in Python, save its state_dict by "
+              "torch.save()");
   where.check(
       found != members.end(), 0,
       "expected an archive of torch.save(), which has a member data.pkl; for NumPy's there is "
@@ -143,7 +150,8 @@ Source read_source(Bytes bytes, const Where& where, bool checksums) {
   if (is_zip(bytes)) return read_archive(bytes, where, checksums);
   where.check(magic_bytes(bytes) > 0, 0,
               "expected a file of torch.save(), which begins as a zip archive or with PyTorch's "
-              "number");
+              "number{}",
+              foreign_format(bytes));
   return read_sequence(bytes, where);
 }
 
@@ -175,6 +183,38 @@ std::vector<std::uint8_t> resolved(Bytes bytes, const PickledTensor& tensor) {
     copy[(i + 1) * size - 1] ^= flip ? 0x80 : 0;  // the sign is the highest bit
   }
   return copy;
+}
+
+/// The dotted name of tensor `number`, for errors.
+std::string name_of_tensor(const Pickle& pickle, std::size_t number) {
+  struct Step {
+    const PickledObject* object;
+    std::size_t from;
+    std::string name;
+  };
+  std::vector<Step> steps{{pickle.root, 0, ""}};
+  std::unordered_set<const PickledObject*> seen{pickle.root};
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const PickledObject& object = *steps[i].object;
+    using Kind = PickledObject::Kind;
+    if (object.kind == Kind::tensor && static_cast<std::size_t>(object.integer) == number) {
+      std::string name = steps[i].name;
+      for (std::size_t at = steps[i].from; at > 0; at = steps[at].from)
+        name.insert(0, steps[at].name + ".");
+      return name;
+    }
+    const bool dict = object.kind == Kind::dict;
+    for (std::size_t k = 0; k < object.items.size(); k += dict ? 2 : 1) {
+      const PickledObject* const value = object.items[dict ? k + 1 : k];
+      if (!seen.insert(value).second) continue;
+      const PickledObject* const key = dict ? object.items[k] : nullptr;
+      steps.push_back({value, i,
+                       key && key->kind == Kind::string
+                           ? key->text
+                           : std::to_string(key ? key->integer : std::int64_t(k))});
+    }
+  }
+  return std::to_string(number);
 }
 
 /// Makes the tensors of a pickle, over copies of the storages, or over the storages themselves
@@ -225,13 +265,22 @@ class TensorMaker {
     return alone ? base : as_strided(base, t.shape, t.strides, t.offset);
   }
 
+  Device device_of(const PickledTensor& t, const PickledStorage& storage) {
+    try {
+      return location_.target(storage.key, storage.location);
+    } catch (const DeviceError&) {
+      const auto number = static_cast<std::size_t>(&t - source_.pickle.tensors.data());
+      return location_.target(name_of_tensor(source_.pickle, number), storage.location);
+    }
+  }
+
   /// A tensor over the whole storage.
   Tensor make_base(const PickledTensor& t, const Shape& shape) {
     const PickledStorage& storage = source_.pickle.storages[t.storage];
     const StoredBytes& stored = source_.storages[t.storage];
     if (t.dtype == kBool) check_bools(storage, stored, where_);
     Bytes bytes = stored.bytes;
-    const Device device = location_.target(storage.key, storage.location);
+    const Device device = device_of(t, storage);
     const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % itemsize(t.dtype) == 0;
     const bool as_stored = !t.conj && !t.neg;
     if (keep_ && device.is_host() && aligned && as_stored && !bytes.empty())

@@ -305,12 +305,30 @@ std::uint32_t parallel_crc32_of(Bytes bytes) {
   return static_cast<std::uint32_t>(crc);
 }
 
+std::string_view foreign_format(Bytes bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("PK\3\4"))
+    return "; it is a zip archive, as torch.save() and NumPy's savez() write: read it by load() or "
+           "load_npz()";
+  if (text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
+    return "; it is a pickle of Python: load it there, and save its tensors by torch.save()";
+  if (text.starts_with("\x93NUMPY")) return "; it is an array of NumPy: read it by load_npy()";
+  if (text.starts_with("\x89HDF")) return "; it is an HDF5 file: read it by HDF5Rows";
+  if (text.starts_with("GGUF")) return "; it is a GGUF file, which is not read";
+  if (text.starts_with("version https://git-lfs"))
+    return "; it is a pointer of Git LFS: fetch the file itself by `git lfs pull`";
+  return "";
+}
+
 SafetensorsHeader read_safetensors_header(Bytes bytes, const Where& where, Checksums checksums) {
   where.check(bytes.size() >= kLengthBytes, bytes.size(),
               "expected 8 bytes of header length, got {}", bytes.size());
   const auto length = load_little<std::uint64_t>(bytes.data());
   const std::uint64_t rest = bytes.size() - kLengthBytes;
-  where.check(length <= rest && length <= kMaxHeader, 0,
+  const bool fits = length <= rest && length <= kMaxHeader;
+  const std::string_view other = fits ? "" : foreign_format(bytes);
+  where.check(other.empty(), 0, "expected a safetensors file{}", other);
+  where.check(fits, 0,
               "the header claims {} bytes; expected at most {}: the file is truncated or no "
               "safetensors file",
               length, std::min(rest, kMaxHeader));

@@ -51,6 +51,10 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 /// Prefix of our own metadata keys.
 inline constexpr std::string_view kOwnKeys = "ferrite.";
 
+/// What a file is whose bytes are of another format, for the end of an error's text: "; it begins
+/// as ...". Empty if that cannot be told.
+std::string_view foreign_format(Bytes bytes);
+
 /// Reads the header of the file `bytes` and checks it against its length: when this returns, the
 /// tensors cover the data exactly, and have the bytes of their shapes where the size of their
 /// elements is known: not of foreign dtypes of other names than U16, U32, U64 and F8_*. IoError.

@@ -215,6 +215,16 @@ TEST_CASE("pth: complex numbers are tuples, and bytearrays are bytes") {
   }
 }
 
+TEST_CASE("pth: a device that is not there is named with the tensor") {
+  const TempDir dir;
+  data::Value::List items{data::Value(3), data::Value(StateDict{{"w", ones({2})}})};
+  save_pth(Value::dict({{"models", Value::list(std::move(items))}}), dir / "m.pth");
+  const std::string error = message_of<DeviceError>([&] {
+    load_pth(dir / "m.pth", {.map_location = {{"cpu", "cuda:62"}}});
+  });
+  CHECK(contains(error, "tensor 'models.1.w' was saved on cpu"));
+}
+
 TEST_CASE("pth: unsigned NumPy integers are their values or an error") {
   const TempDir dir;
   const auto scalar = [&](const std::string& bytes) {
@@ -352,6 +362,17 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
 
   write_file(dir / "text.pth", "these are no weights");
   CHECK(contains(message_of<IoError>([&] { load_pth(dir / "text.pth"); }), "torch.save()"));
+  write_file(dir / "plain.pth", "\x80\x04\x95\x0d");
+  CHECK(contains(message_of<IoError>([&] { load_pth(dir / "plain.pth"); }),
+                 "PyTorch's number; it is a pickle of Python"));
+  {
+    data::AtomicFile file(dir / "m.pt2", "test");
+    data::ZipWriter archive(file, "test");
+    archive.add("m/archive_format", "pt2");
+    archive.finish();
+    file.commit();
+  }
+  CHECK(contains(message_of<IoError>([&] { load(dir / "m.pt2"); }), "torch.export.save() (.pt2)"));
   const Value run = load_pth(recorded("checkpoint"));
   CHECK(contains(message_of<IndexError>([&] { (void)run["epoc"]; }), "the closest is 'epoch'"));
   CHECK(contains(message_of<ValueError>([&] { (void)run["name"].to_int(); }),

@@ -280,6 +280,19 @@ TEST_CASE("safetensors shards: errors name the file and the tensor") {
   CHECK(max_memory_allocated(Device()) == before);
 }
 
+TEST_CASE("safetensors shards: an index of files of torch.save() says what they are") {
+  const TempDir dir;
+  save(StateDict{{"a", from_vector<float>({1}, {1})}}, dir / "a.pth");
+  std::filesystem::rename(dir / "a.pth", dir / "pytorch_model-00001-of-00001.bin");
+  write_file(dir / "pytorch_model.bin.index.json",
+             R"({"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}})");
+  const std::string error =
+      message_of<IoError>([&] { load(dir / "pytorch_model.bin.index.json"); });
+  CHECK(contains(error,
+                 "pytorch_model-00001-of-00001.bin' at byte 0: expected a safetensors file; "
+                 "it is a zip archive, as torch.save() and"));
+}
+
 TEST_CASE("safetensors shards: which file of a folder is read") {
   const TempDir dir;
   CHECK(contains(load_error(dir.path()), "is a folder without a .safetensors file"));

@@ -178,6 +178,15 @@ TEST_CASE("safetensors: errors") {
   CHECK(contains(message_of<IoError>([&] { parse_safetensors(bytes_of(claims), ""); }),
                  "header claims 107374182400"));
   CHECK_THROWS_AS(load("/no/such/file"), IoError);
+  const auto other = [&](std::string bytes) {
+    bytes.resize(100);
+    return message_of<IoError>([&] { parse_safetensors(bytes_of(bytes), "m"); });
+  };
+  CHECK(contains(other("PK\3\4\xff\xff\xff\xff"),
+                 "expected a safetensors file; it is a zip archive, as torch.save()"));
+  CHECK(contains(other("\x80\4\x95\xff\xff\xff\xff\xff"), "it is a pickle of Python"));
+  CHECK(contains(other("\x93NUMPY\1\1"), "it is an array of NumPy"));
+  CHECK(contains(other("version https://git-lfs.github.com/spec/v1"), "git lfs pull"));
 }
 
 TEST_CASE("safetensors: a deeply nested header") {
