@@ -284,6 +284,13 @@ void change(BinaryOp function, const Tensor& self, Scalar other, const char* op)
 /// self += alpha * other, for add_ and sub_.
 void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
                 const char* op) {
+/// For add_ and sub_: a node whose gradient is that of its output.
+void shift(BinaryOp function, const Tensor& self, Scalar other, const char* op) {
+  change(function, self, other, op);
+  if (recording(self))
+    autograd::record_inplace(self, op, {self}, [](const Tensor& grad, Needs) { return grad; });
+}
+
   check_alpha(alpha, dtype, op);
   if (alpha.is_complex()) return accumulate(self, mul(other.to(dtype), alpha), 1, dtype, op);
   change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {
@@ -364,7 +371,7 @@ const Tensor& Tensor::add_(Scalar other) const {
   if (needs_tensor(*this, other)) return add_(as_tensor(other, *this));
   const profiler::OpRange range("add_", *this);
   check_inplace(*this, other, "add_");
-  change(BinaryOp::add, *this, other, "add_");
+  shift(BinaryOp::add, *this, other, "add_");
   return *this;
 }
 
@@ -376,7 +383,7 @@ const Tensor& Tensor::sub_(Scalar other) const {
   const profiler::OpRange range("sub_", *this);
   check_inplace(*this, other, "sub_");
   check_subtracts(dtype(), "sub_");
-  change(BinaryOp::sub, *this, other, "sub_");
+  shift(BinaryOp::sub, *this, other, "sub_");
   return *this;
 }
 

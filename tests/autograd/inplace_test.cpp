@@ -243,3 +243,22 @@ TEST_CASE("a view made under no_grad of a tensor off the tape is like any other 
   out.backward();
   CHECK(values(thawed.grad()) == Values{3});
 }
+
+TEST_CASE("a number added in place: gradients, hooks and grad() tell the old value from the new") {
+  const Tensor x = leaf({1, 1});
+  {
+    const Tensor y = x * 2, z = y * 3;
+    y.add_(1);
+    y.register_hook([](const Tensor& g) { return g * 10; });
+    (sum(z) + sum(y)).backward();
+    CHECK(values(x.grad()) == Values{26, 26});
+  }
+  {
+    const Tensor y = x * 2, z = y * 3;
+    y[0].sub_(1);
+    CHECK(values(grad_of(sum(z) + sum(y), y)) == Values{1, 1});
+    y.retain_grad();
+    (sum(y * 3) + sum(y)).backward();
+    CHECK(values(y.grad()) == Values{4, 4});
+  }
+}

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/autograd/meta.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
@@ -189,4 +191,97 @@ TEST_CASE("in place: not of windows that overlap, of others as of any view") {
   CHECK(x.to_vector<double>() == Values(6, 1));
   x.unfold(0, 2, 3).add_(1);
   CHECK(x.to_vector<double>() == Values{2, 2, 1, 2, 2, 1});
+}
+
+TEST_CASE("in place: every change is a node of its own") {
+  using Change = std::function<void(T)>;
+  const Tensor other = full({3}, 0.5), rows = tensor({0, 2}), two = full({2, 3}, 0.25);
+  const Tensor mask = tensor({true, false, true});
+  const std::vector<std::pair<const char*, Change>> changes{
+      {"add", [](T y) { y.add_(1); }},
+      {"sub", [](T y) { y.sub_(1); }},
+      {"+=", [](T y) { Tensor(y) += 1; }},
+      {"-=", [](T y) { Tensor(y) -= 1; }},
+      {"subtract", [](T y) { y.subtract_(1); }},
+      {"add of a part", [](T y) { y[0].add_(1); }},
+      {"sub of a part", [](T y) { y.select(1, 0).sub_(1); }},
+      {"add of a tensor", [&](T y) { y.add_(other); }},
+      {"sub of a tensor", [&](T y) { y.sub_(other, 2); }},
+      {"mul", [](T y) { y.mul_(2); }},
+      {"div", [](T y) { y.div_(2); }},
+      {"mul by a tensor", [&](T y) { y.mul_(other); }},
+      {"div by a tensor", [&](T y) { y.div_(other); }},
+      {"pow", [](T y) { y.pow_(2); }},
+      {"pow of a tensor", [&](T y) { y.pow_(other); }},
+      {"floor_divide", [](T y) { y.floor_divide_(2); }},
+      {"remainder", [](T y) { y.remainder_(2); }},
+      {"fmod", [&](T y) { y.fmod_(other); }},
+      {"lerp", [&](T y) { y.lerp_(other, 0.5); }},
+      {"addcmul", [&](T y) { y.addcmul_(other, other); }},
+      {"addcdiv", [&](T y) { y.addcdiv_(other, other); }},
+      {"clamp", [](T y) { y.clamp_(0, 1); }},
+      {"clamp_min", [](T y) { y.clamp_min_(0); }},
+      {"clamp_max", [](T y) { y.clamp_max_(1); }},
+      {"tril", [](T y) { y.tril_(); }},
+      {"triu", [](T y) { y.triu_(); }},
+      {"cumsum", [](T y) { y.cumsum_(0); }},
+      {"cumprod", [](T y) { y.cumprod_(0); }},
+      {"neg", [](T y) { y.neg_(); }},
+      {"floor", [](T y) { y.floor_(); }},
+      {"round", [](T y) { y.round_(); }},
+      {"sign", [](T y) { y.sign_(); }},
+      {"exp", [](T y) { y.exp_(); }},
+      {"deg2rad", [](T y) { y.deg2rad_(); }},
+      {"frac", [](T y) { y.frac_(); }},
+      {"logit", [](T y) { y.logit_(0.1); }},
+      {"nan_to_num", [](T y) { y.nan_to_num_(); }},
+      {"relu", [](T y) { y.relu_(); }},
+      {"leaky_relu", [](T y) { leaky_relu_(y); }},
+      {"elu", [](T y) { elu_(y); }},
+      {"celu", [](T y) { celu_(y); }},
+      {"selu", [](T y) { selu_(y); }},
+      {"silu", [](T y) { silu_(y); }},
+      {"mish", [](T y) { mish_(y); }},
+      {"hardtanh", [](T y) { hardtanh_(y); }},
+      {"hardsigmoid", [](T y) { hardsigmoid_(y); }},
+      {"hardswish", [](T y) { hardswish_(y); }},
+      {"threshold", [](T y) { threshold_(y, 0.5, 0); }},
+      {"rrelu", [](T y) { rrelu_(y); }},
+      {"dropout", [](T y) { dropout_(y); }},
+      {"alpha_dropout", [](T y) { alpha_dropout_(y, 0.5, true); }},
+      {"feature_dropout", [](T y) { feature_dropout_(y); }},
+      {"copy", [&](T y) { y.copy_(other); }},
+      {"fill", [](T y) { y.fill_(1); }},
+      {"zero", [](T y) { y.zero_(); }},
+      {"fill_diagonal", [](T y) { y.fill_diagonal_(1); }},
+      {"masked_fill", [&](T y) { y.masked_fill_(mask, 1); }},
+      {"masked_scatter", [&](T y) { y.masked_scatter_(mask, two); }},
+      {"scatter", [](T y) { y.scatter_(0, tensor({{0}}), 1); }},
+      {"scatter of a tensor", [&](T y) { y.scatter_(0, tensor({{0}}), two); }},
+      {"scatter_add", [&](T y) { y.scatter_add_(0, tensor({{0}}), two); }},
+      {"scatter_reduce", [&](T y) { y.scatter_reduce_(0, tensor({{0}}), two, "sum"); }},
+      {"index_add", [&](T y) { y.index_add_(0, rows, two); }},
+      {"index_copy", [&](T y) { y.index_copy_(0, rows, two); }},
+      {"index_fill", [&](T y) { y.index_fill_(0, rows, 1); }},
+      {"index_put", [&](T y) { y.index_put_({rows}, 1); }},
+      {"index_put of a tensor", [&](T y) { y.index_put_({rows}, two, true); }},
+      {"index_put of a slice", [](T y) { y.index_put_({Slice(1)}, 1); }},
+      {"index_put of a mask", [&](T y) { y.index_put_({mask}, 1); }},
+      {"uniform", [](T y) { y.uniform_(); }},
+      {"normal", [](T y) { y.normal_(); }},
+      {"bernoulli", [](T y) { y.bernoulli_(); }},
+      {"exponential", [](T y) { y.exponential_(); }},
+      {"log_normal", [](T y) { y.log_normal_(); }},
+      {"cauchy", [](T y) { y.cauchy_(); }},
+      {"geometric", [](T y) { y.geometric_(0.5); }},
+      {"random", [](T y) { y.random_(0, 4); }},
+  };
+  for (const auto& [name, change] : changes) {
+    CAPTURE(std::string(name));
+    const Tensor x = full({3, 3}, 0.5).set_requires_grad(), y = x * 1;
+    const auto before = autograd::gradient_edge(y).node;
+    change(y);
+    CHECK(autograd::gradient_edge(y).node.get() != before.get());
+    CHECK(y.requires_grad());
+  }
 }
