@@ -6,6 +6,7 @@
 
 #include "ferrite/autograd/checkpoint.h"
 #include "ferrite/autograd/enclosed.h"
+#include "ferrite/autograd/hidden_base.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/autograd/retained.h"
 #include "ferrite/autograd/saved.h"
@@ -269,6 +270,14 @@ void link_enclosed(const Tensor& out, const Tensor& base) {
   require_meta(out).unrecorded_view = true;
 }
 
+void drop_hidden_base(const Tensor& t) {
+  Meta* meta = meta_of(t);
+  if (!meta || !meta->base.defined() || meta->unrecorded_view) return;
+  if (meta->base.impl()->use_count() > 1) return;
+  gradient_edge(t);  // what was changed through other views comes first
+  meta->base = {};
+}
+
 void check_inplace(const Tensor& self, const char* op) {
   FERRITE_CHECK(!geometry::overlaps_itself(self), ValueError, op,
                 "cannot change {} of strides {} in place: several of its elements share one memory "
@@ -281,6 +290,7 @@ void check_inplace(const Tensor& self, const char* op) {
   if (!grad_enabled()) return;
   Meta* meta = meta_of(self);
   if (!meta) return;
+  drop_hidden_base(self);
   const Meta* owner = meta->base.defined() ? meta_of(meta->base) : meta;
   FERRITE_CHECK(!owner || !owner->requires_grad || owner->node, AutogradError, op,
                 "{} requires a gradient and is a leaf{}: it cannot be changed in place while "

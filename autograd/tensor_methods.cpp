@@ -1,6 +1,7 @@
 // Members of Tensor that work on the tape.
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/hidden_base.h"
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/autograd/retained.h"
@@ -111,6 +112,7 @@ const Tensor& Tensor::detach_() const {
   check_defined(*this, "detach_");
   Meta* meta = meta_of(*this);
   if (!meta) return *this;
+  autograd::drop_hidden_base(*this);
   FERRITE_CHECK(!meta->base.defined(), AutogradError, "detach_",
                 "{} is a view, whose history is its base's; use detach()", describe());
   meta->node.reset();

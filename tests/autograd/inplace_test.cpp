@@ -6,6 +6,7 @@
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/concat.h"
+#include "ferrite/ops/matmul.h"
 #include "ferrite/tests/autograd/util.h"
 
 using namespace ferrite;
@@ -261,4 +262,33 @@ TEST_CASE("a number added in place: gradients, hooks and grad() tell the old val
     (sum(y * 3) + sum(y)).backward();
     CHECK(values(y.grad()) == Values{4, 4});
   }
+}
+
+TEST_CASE("results of ops that end in a view are no views") {
+  const Tensor x = leaf({1, 2, 3, 4}), w = ones({2, 2}, {.dtype = kFloat64});
+  const Tensor batch = (x * 1).reshape({2, 1, 2});
+  int hooks = 0;
+  const auto count = [&](const Tensor& g) {
+    ++hooks;
+    return g;
+  };
+  const Tensor results[] = {linear(batch, w), matmul(batch, w), matmul(w, x.narrow(0, 0, 2))};
+  for (const Tensor& h : results) {
+    hooks = 0;
+    h.register_hook(count);
+    h.add_(ones_like(h));
+    sum(h).backward();
+    CHECK(hooks == 1);
+  }
+  CHECK(values(x.grad()).size() == 4);
+  CHECK_FALSE(matmul(batch, w).detach_().requires_grad());
+  // What else holds the base, or another view of it, sees the change.
+  const Tensor base = x * 2, view = base.view({2, 2}), other = base.narrow(0, 0, 2);
+  CHECK_THROWS_AS(view.detach_(), AutogradError);
+  view.mul_(10);
+  CHECK(values(other) == Values{20, 40});
+  CHECK(values(grad_of(sum(other), x)) == Values{20, 20, 0, 0});
+  const std::vector<Tensor> parts = split(x * 3, 2);
+  parts[0].mul_(5);
+  CHECK(values(grad_of(sum(parts[0]) + sum(parts[1]), x)) == Values{15, 15, 3, 3});
 }
