@@ -291,11 +291,16 @@ void check_inplace(const Tensor& self, const char* op) {
   Meta* meta = meta_of(self);
   if (!meta) return;
   drop_hidden_base(self);
-  const Meta* owner = meta->base.defined() ? meta_of(meta->base) : meta;
-  FERRITE_CHECK(!owner || !owner->requires_grad || owner->node, AutogradError, op,
+  const auto is_leaf = [](const Meta* m) { return m && m->requires_grad && !m->node; };
+  const bool leaf = is_leaf(meta);
+  const Meta* base = meta->base.defined() ? meta_of(meta->base) : nullptr;
+  // A view that requires a gradient though its base has no history is one of a view that is a leaf.
+  const bool of_leaf = meta->base.defined() && !meta->unrecorded_view && !(base && base->node) &&
+                       self.requires_grad();
+  FERRITE_CHECK(!leaf && !is_leaf(base) && !of_leaf, AutogradError, op,
                 "{} requires a gradient and is a leaf{}: it cannot be changed in place while "
                 "recording; use no_grad, or the form that returns a new tensor",
-                self.describe(), owner == meta ? "" : " (through a view)");
+                self.describe(), leaf ? "" : " (through a view)");
   FERRITE_CHECK(!is_enclosed(*meta), AutogradError, op,
                 "{} is an input or a result of a module with backward hooks, or a view of one: a "
                 "change in place while recording would pass by the hooks; use the form that "

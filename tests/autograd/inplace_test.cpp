@@ -292,3 +292,19 @@ TEST_CASE("results of ops that end in a view are no views") {
   parts[0].mul_(5);
   CHECK(values(grad_of(sum(parts[0]) + sum(parts[1]), x)) == Values{15, 15, 3, 3});
 }
+
+TEST_CASE("a view that is a leaf, and views of it, are not changed in place while recording") {
+  const Tensor base = ones({4});
+  const Tensor views[] = {base.view({2, 2}).set_requires_grad(),
+                          ones({4}).view({2, 2}).set_requires_grad()};
+  for (const Tensor& v : views) {
+    CHECK_THROWS_WITH_AS(v.mul_(2), doctest::Contains("is a leaf:"), AutogradError);
+    CHECK_THROWS_WITH_AS(v[0].mul_(2), doctest::Contains("through a view"), AutogradError);
+    no_grad([&] { v.mul_(2); });
+    CHECK(v.is_leaf());
+    sum(v * 3).backward();
+    CHECK(values(v.grad()) == Values{3, 3, 3, 3});
+  }
+  base.add_(1);
+  CHECK(values(base) == Values{3, 3, 3, 3});
+}
