@@ -230,11 +230,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
   Tensor out = compute(BinaryOp::div, a, b, dtype, "div");
   if (recording(a, b))
     record(out, "div", {a, b},
-           [b = Saved(b), out = b.requires_grad() ? Saved::output(out) : Saved(), la = Like(a),
-            lb = Like(b)](const Tensor& grad, Needs needs) -> Gradients {
+           [a = Saved(b.requires_grad() ? a : Tensor()), b = Saved(b), la = Like(a), lb = Like(b)](
+               const Tensor& grad, Needs needs) -> Gradients {
              const Tensor scaled = div(grad, conj(b.get()));
+             if (!needs[1]) return {la.reduce(scaled), Tensor()};
+             // The quotient again: its tensor may have been changed in place since.
+             const Tensor quotient = div(a.get(), b.get());
              return {needs[0] ? la.reduce(scaled) : Tensor(),
-                     needs[1] ? lb.reduce(mul(mul(scaled, conj(out.get())), -1)) : Tensor()};
+                     lb.reduce(mul(mul(scaled, conj(quotient)), -1))};
            });
   return out;
 }
@@ -281,9 +284,6 @@ void change(BinaryOp function, const Tensor& self, Scalar other, const char* op)
   autograd::changed_inplace(self, op);
 }
 
-/// self += alpha * other, for add_ and sub_.
-void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
-                const char* op) {
 /// For add_ and sub_: a node whose gradient is that of its output.
 void shift(BinaryOp function, const Tensor& self, Scalar other, const char* op) {
   change(function, self, other, op);
@@ -291,6 +291,9 @@ void shift(BinaryOp function, const Tensor& self, Scalar other, const char* op) 
     autograd::record_inplace(self, op, {self}, [](const Tensor& grad, Needs) { return grad; });
 }
 
+/// self += alpha * other, for add_ and sub_.
+void accumulate(const Tensor& self, const Tensor& other, Scalar alpha, DType dtype,
+                const char* op) {
   check_alpha(alpha, dtype, op);
   if (alpha.is_complex()) return accumulate(self, mul(other.to(dtype), alpha), 1, dtype, op);
   change(self, other, dtype, op, [&](const Stream& stream, const Tensor& a, const Tensor& b) {

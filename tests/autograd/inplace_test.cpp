@@ -4,6 +4,7 @@
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/ops/activation.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/matmul.h"
@@ -307,4 +308,16 @@ TEST_CASE("a view that is a leaf, and views of it, are not changed in place whil
   }
   base.add_(1);
   CHECK(values(base) == Values{3, 3, 3, 3});
+}
+
+TEST_CASE("a quotient may be changed in place: its gradients need the operands alone") {
+  const Tensor a = leaf({6, 8}), b = leaf({2, 4});
+  const Tensor y = a / b;
+  y.mul_(2);
+  sum(y).backward();
+  CHECK(values(a.grad()) == Values{1, 0.5});
+  CHECK(values(b.grad()) == Values{-3, -1});
+  const Tensor x = leaf({1, -3}), s = softsign(x);
+  s.mul_(2);
+  CHECK(values(grad_of(sum(s), x)) == Values{0.5, 0.125});
 }
