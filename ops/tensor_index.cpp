@@ -316,7 +316,11 @@ profiler::OpRange range_of(const char* op, std::span<const TensorIndex> indices,
 TensorView Tensor::index(std::span<const TensorIndex> indices) const {
   const profiler::OpRange range = range_of("index", indices, *this);
   IndexedPart part = Resolver(*this, indices, "index").result();
-  if (part.is_view()) return {part.base, nullptr};
+  if (part.is_view()) {
+    // All of it is a view, too, whose hooks and requires_grad are its own.
+    if (part.base.is_same(*this) && !tracing::on()) part.base = view(shape());
+    return {part.base, nullptr};
+  }
   part.mask = single_mask(indices);
   Tensor values = read(part);
   return {std::move(values), std::make_shared<const IndexedPart>(std::move(part))};

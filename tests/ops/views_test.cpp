@@ -6,6 +6,7 @@
 #include <map>
 
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/core/tensor_index.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
@@ -134,6 +135,34 @@ TEST_CASE("views share memory, keep every dtype, and cost nothing but geometry")
     v.fill_(1);
     CHECK(x.to_vector<double>() == std::vector<double>{0, 1, 0, 0, 1, 0});
   }
+}
+
+TEST_CASE("all of a tensor by index is a view of it, with hooks of its own") {
+  const Tensor w = ones({2, 3}).set_requires_grad();
+  const Tensor all[] = {w[Slice()], w.index({Slice()}), w.index({"..."}), w.index({Slice(), "..."}),
+                        ones({}).index({"..."})};
+  int hooks = 0;
+  for (const Tensor& v : all) {
+    CHECK_FALSE(v.is_same(w));
+    if (v.dim() == 0) continue;
+    CHECK(v.shares_storage(w));
+    CHECK(v.strides() == w.strides());
+    CHECK_FALSE(v.is_leaf());
+    v.register_hook([&](const Tensor& g) {
+      ++hooks;
+      return g;
+    });
+  }
+  sum(w * 2).backward();
+  CHECK(hooks == 0);
+  const Tensor frozen = w.detach()[Slice()].set_requires_grad();
+  CHECK(frozen.requires_grad());
+  const Tensor plain = ones({2, 3}).t();
+  plain[Slice()].set_requires_grad();
+  CHECK_FALSE(plain.requires_grad());
+  plain[Slice()] = 7;
+  plain.index_put_({"..."}, 8);
+  CHECK(plain.to_vector<double>() == std::vector<double>(6, 8));
 }
 
 TEST_CASE("edge cases of shapes") {
