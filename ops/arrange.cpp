@@ -369,6 +369,11 @@ void check_image(T x, std::int64_t factor, const char* op) {
   FERRITE_CHECK(x.dim() >= 3, ShapeError, op, "expected [..., C, H, W], got {}", x.shape());
 }
 
+/// `shuffled`, or a copy of it if the order of elements in memory is that of `x`.
+Tensor apart_from(T x, T shuffled) {
+  return shuffled.shares_storage(x) ? shuffled.clone() : shuffled;
+}
+
 }  // namespace
 
 Tensor pixel_shuffle(T x, std::int64_t r) {
@@ -381,8 +386,8 @@ Tensor pixel_shuffle(T x, std::int64_t r) {
                       "{} channels are no multiple of the square of {}", x.size(-3), r);
         const int n = x.dim() - 3;
         const Tensor parts = x.reshape(with_leading(x, {c, r, r, h, w}));
-        return movedim(parts, {n + 1, n + 2}, {n + 2, n + 4})
-            .reshape(with_leading(x, {c, h * r, w * r}));
+        const Tensor moved = movedim(parts, {n + 1, n + 2}, {n + 2, n + 4});
+        return apart_from(x, moved.reshape(with_leading(x, {c, h * r, w * r})));
       },
       x);
 }
@@ -397,8 +402,8 @@ Tensor pixel_unshuffle(T x, std::int64_t r) {
                       "{} is no multiple of {}", x.shape(), r);
         const int n = x.dim() - 3;
         const Tensor parts = x.reshape(with_leading(x, {c, h, r, w, r}));
-        return movedim(parts, {n + 2, n + 4}, {n + 1, n + 2})
-            .reshape(with_leading(x, {c * r * r, h, w}));
+        const Tensor moved = movedim(parts, {n + 2, n + 4}, {n + 1, n + 2});
+        return apart_from(x, moved.reshape(with_leading(x, {c * r * r, h, w})));
       },
       x);
 }
@@ -410,7 +415,8 @@ Tensor channel_shuffle(T x, std::int64_t groups) {
         FERRITE_CHECK(x.dim() >= 3 && groups > 0 && x.size(1) % groups == 0, ShapeError,
                       "channel_shuffle", "expected [N, C, ...] with C a multiple of {}, got {}",
                       groups, x.shape());
-        return x.unflatten(1, {groups, x.size(1) / groups}).transpose(1, 2).flatten(1, 2);
+        const Tensor parts = x.unflatten(1, {groups, x.size(1) / groups});
+        return apart_from(x, parts.transpose(1, 2).flatten(1, 2));
       },
       x);
 }

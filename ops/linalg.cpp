@@ -487,6 +487,7 @@ Tensor matrix_power(T x, std::int64_t n) {
         FERRITE_CHECK(n > INT64_MIN, ValueError, "linalg_matrix_power", "the power {} is too low",
                       n);
         if (n == 0) return unit(x).expand(x.shape()).clone();
+        if (n == 1) return x.clone();
         Tensor base = n < 0 ? inv(x) : x, result;
         for (std::int64_t e = std::abs(n); e > 0; e /= 2) {
           if (e % 2) result = result.defined() ? matmul(result, base) : base;

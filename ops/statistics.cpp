@@ -341,7 +341,7 @@ Tensor diff(const Tensor& t, std::int64_t n, int dim, const Tensor& prepend, con
         FERRITE_CHECK(n >= 0, ValueError, "diff", "expected n of 0 or more, got {}", n);
         FERRITE_CHECK(t.dim() > 0, ShapeError, "diff", "expected 1 dimension or more, got none");
         const int d = normalize_dim(dim, t.dim(), "diff");
-        if (n == 0) return t;  // without the ends, as in PyTorch
+        if (n == 0) return t.clone();  // without the ends, as in PyTorch
         std::vector<Tensor> parts;
         for (const Tensor& part : {prepend, t, append})
           if (part.defined()) parts.push_back(part);
@@ -351,7 +351,7 @@ Tensor diff(const Tensor& t, std::int64_t n, int dim, const Tensor& prepend, con
           const Tensor later = out.narrow(d, 1, left), earlier = out.narrow(d, 0, left);
           out = out.dtype() == kBool ? logical_xor(later, earlier) : later - earlier;
         }
-        return out;
+        return out.is_same(t) ? t.clone() : out;
       },
       t);
 }

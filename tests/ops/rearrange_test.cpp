@@ -8,8 +8,10 @@
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/linalg.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/support/close.h"
@@ -171,4 +173,18 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(roll(x, {1}, {2}), IndexError);
   CHECK_THROWS_AS(tril(zeros({3})), ShapeError);
   CHECK_THROWS_AS(triu(Tensor()), ValueError);
+}
+
+TEST_CASE("what is a copy in PyTorch is one, where the order of elements does not change, too") {
+  const Tensor square = ones({3, 3}), image = ones({1, 4, 2, 2});
+  const Tensor copies[] = {linalg::matrix_power(square, 1), diff(square, 0),
+                           pixel_shuffle(image, 1),         pixel_unshuffle(image, 1),
+                           pixel_unshuffle(image, 2),       channel_shuffle(image, 1),
+                           channel_shuffle(image, 4)};
+  for (const Tensor& t : copies) {
+    CHECK_FALSE(t.shares_storage(square));
+    CHECK_FALSE(t.shares_storage(image));
+  }
+  const Tensor none = zeros({0});
+  CHECK_FALSE(diff(none).is_same(none));
 }
