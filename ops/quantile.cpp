@@ -52,7 +52,7 @@ struct Sorted {
   static Tensor placed(T picked, int dim, bool keepdim, T input) {
     if (input.dim() == 0) return picked.reshape({});
     const Tensor back = picked.transpose(normalize_dim(dim, input.dim(), "sort"), -1);
-    return keepdim ? back : back.squeeze(dim);
+    return (keepdim ? back : back.squeeze(dim)).contiguous();
   }
 };
 
@@ -116,7 +116,7 @@ ValuesIndices kthvalue(T t, std::int64_t k, int dim, bool keepdim) {
         const auto [values, indices] = topk(t, k, d, false);
         if (t.dim() == 0) return ValuesIndices{values, indices};
         const auto last = [&](T of) {
-          return keepdim ? of.narrow(d, k - 1, 1) : of.select(d, k - 1);
+          return (keepdim ? of.narrow(d, k - 1, 1) : of.select(d, k - 1)).contiguous();
         };
         return ValuesIndices{last(values), last(indices)};
       },

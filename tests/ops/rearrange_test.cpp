@@ -12,6 +12,7 @@
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/linalg.h"
+#include "ferrite/ops/quantile.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/support/close.h"
@@ -187,4 +188,18 @@ TEST_CASE("what is a copy in PyTorch is one, where the order of elements does no
   }
   const Tensor none = zeros({0});
   CHECK_FALSE(diff(none).is_same(none));
+}
+
+TEST_CASE("order statistics along a dimension are contiguous") {
+  const Tensor x = rand({2, 3, 4});
+  for (int d = 0; d < 3; ++d)
+    for (const bool keepdim : {false, true}) {
+      CAPTURE(d);
+      CHECK(kthvalue(x, 2, d, keepdim).values.is_contiguous());
+      CHECK(kthvalue(x, 2, d, keepdim).indices.is_contiguous());
+      CHECK(median(x, d, keepdim).values.is_contiguous());
+      CHECK(nanmedian(x, d, keepdim).indices.is_contiguous());
+      CHECK(mode(x, d, keepdim).values.is_contiguous());
+      CHECK(quantile(x, 0.3, d, keepdim).is_contiguous());
+    }
 }
