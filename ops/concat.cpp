@@ -269,7 +269,6 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
                   "{} repeats of size {} are more than 64 bits hold", repeats[d], shape[d]);
   contiguous_strides(full);  // throws if the result is too large
   Tensor out = x.reshape(shape);
-  bool copied = false;
   // Along dimension d, the block of all dimensions from d inwards is repeated as a whole.
   for (int d = shape.size() - 1; d >= 0; --d) {
     if (repeats[d] == 1) continue;
@@ -277,9 +276,9 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     for (int i = 0; i < shape.size(); ++i) (i < d ? before : block) *= shape[i];
     shape[d] *= repeats[d];
     out = out.reshape({before, 1, block}).expand({before, repeats[d], block}).reshape(shape);
-    copied = copied || !out.shares_storage(x);
   }
-  return copied ? out : out.clone(kContiguous);
+  // What was expanded last may be a view, of x or of a copy.
+  return out.is_contiguous() && !out.shares_storage(x) ? out : out.clone(kContiguous);
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats) {

@@ -148,6 +148,14 @@ TEST_CASE("repeat and tile: copies, new dimensions, zero times") {
 }
 
 TEST_CASE("errors of joins and parts") {
+  // No two elements share memory, whatever is repeated around sizes of 1.
+  for (const Shape& shape : {Shape{1, 1, 4}, Shape{1, 3, 1}, Shape{1, 1, 1}, Shape{2, 1, 2}})
+    for (const Shape& repeats : {Shape{2, 2, 1}, Shape{2, 1, 2}, Shape{1, 2, 2}, Shape{2, 2, 2}}) {
+      const Tensor out = repeat(ones(shape), repeats);
+      CHECK(out.is_contiguous());
+      out.add_(arange(out.numel()).reshape(out.shape()));
+      CHECK(out.to_vector<double>() == arange(1, out.numel() + 1).to_vector<double>());
+    }
   CHECK_THROWS_AS(repeat(ones({3}), {INT64_MAX / 2}), ShapeError);
   CHECK_THROWS_AS(repeat(ones({3, 3}), {INT64_MAX / 4, INT64_MAX / 4}), ShapeError);
   const Tensor x = zeros({2, 3});
