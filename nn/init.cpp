@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/ops/creation.h"
 
 namespace ferrite::nn::init {
@@ -32,6 +33,12 @@ const Tensor& draw_on_host(const Tensor& t, Draw&& draw) {
     t.copy_(host);
   }
   return t;
+}
+
+/// Before as many values are computed as `t` has elements, of which several may be one in memory.
+void check_writable(const Tensor& t, const char* op) {
+  NoGradGuard guard;
+  autograd::check_inplace(t, op);
 }
 
 const Tensor& assign(const Tensor& t, const std::vector<double>& values) {
@@ -115,6 +122,7 @@ const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low
   FERRITE_CHECK(low < high && std > 0, ValueError, "trunc_normal_",
                 "expected low < high and std > 0, got [{}, {}] and {}", low, high, std);
   if (skipping) return t;
+  check_writable(t, "trunc_normal_");
   const double from = normal_cdf((low - mean) / std), to = normal_cdf((high - mean) / std);
   std::vector<double> values(static_cast<std::size_t>(t.numel()));
   for (double& v : values) {
@@ -193,6 +201,7 @@ const Tensor& orthogonal_(const Tensor& t, double gain, Generator* generator) {
   FERRITE_CHECK(t.dim() >= 2, ShapeError, "orthogonal_", "needs 2 or more dimensions, got {}",
                 t.shape());
   if (t.numel() == 0 || skipping) return t;
+  check_writable(t, "orthogonal_");
   const auto rows = static_cast<std::size_t>(t.size(0)),
              cols = static_cast<std::size_t>(t.numel()) / rows;
   // `count` vectors of length `length`, made orthonormal by the Gram-Schmidt method, applied twice

@@ -234,6 +234,11 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim) {
   const profiler::OpRange range("chunk", x);
   const std::int64_t total = check_splits(x, dim, "chunk");
   FERRITE_CHECK(chunks > 0, ValueError, "chunk", "expected 1 or more chunks, got {}", chunks);
+  constexpr std::int64_t kMostEmpty = 1 << 20;
+  FERRITE_CHECK(total > 0 || chunks <= kMostEmpty, ValueError, "chunk",
+                "dimension {} of {} has no elements, so that every chunk is a tensor without any; "
+                "expected {} chunks or fewer of them, got {}",
+                dim, x.describe(), kMostEmpty, chunks);
   if (total == 0)
     return split(x, std::vector<std::int64_t>(static_cast<std::size_t>(chunks), 0), dim);
   return split(x, (total - 1) / chunks + 1, dim);

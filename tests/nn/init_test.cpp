@@ -110,6 +110,12 @@ TEST_CASE("orthogonal rows, or columns") {
   CHECK_THROWS_AS(init::orthogonal_(empty({3})), ShapeError);
 }
 
+TEST_CASE("expanded tensors are refused before their elements are drawn") {
+  const Tensor large = zeros({1, 1}).expand({std::int64_t{1} << 30, std::int64_t{1} << 20});
+  CHECK_THROWS_AS(init::trunc_normal_(large), ValueError);
+  CHECK_THROWS_AS(init::orthogonal_(large), ValueError);
+}
+
 TEST_CASE("identities and sparse weights") {
   const Tensor matrix = full({2, 3}, 7);
   CHECK(init::eye_(matrix).to_vector<double>() == std::vector<double>{1, 0, 0, 0, 1, 0});

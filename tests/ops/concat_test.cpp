@@ -77,6 +77,9 @@ TEST_CASE("chunk follows PyTorch's rule") {
           golden.get("chunk_" + std::to_string(n) + "_" + std::to_string(chunks), "sizes")
               .to_vector<std::int64_t>());
   CHECK(sizes_of(chunk(zeros({2, 0}), 3, 1), 1) == std::vector<std::int64_t>{0, 0, 0});
+  CHECK(chunk(zeros({5}), INT64_MAX).size() == 5);
+  CHECK_THROWS_AS(chunk(zeros({0, 3}), INT32_MAX), ValueError);
+  CHECK_THROWS_AS(chunk(zeros({0}), INT64_MAX), ValueError);
 }
 
 TEST_CASE("split and unbind give views") {
@@ -145,9 +148,6 @@ TEST_CASE("repeat and tile: copies, new dimensions, zero times") {
   CHECK(repeat(tensor(4), {}).shape() == Shape{});
   CHECK(tile(zeros({2, 3}), {2}).shape() == Shape{2, 6});
   CHECK(tile(x, {2, 1, 1}).shape() == Shape{2, 1, 2});
-}
-
-TEST_CASE("errors of joins and parts") {
   // No two elements share memory, whatever is repeated around sizes of 1.
   for (const Shape& shape : {Shape{1, 1, 4}, Shape{1, 3, 1}, Shape{1, 1, 1}, Shape{2, 1, 2}})
     for (const Shape& repeats : {Shape{2, 2, 1}, Shape{2, 1, 2}, Shape{1, 2, 2}, Shape{2, 2, 2}}) {
@@ -156,6 +156,9 @@ TEST_CASE("errors of joins and parts") {
       out.add_(arange(out.numel()).reshape(out.shape()));
       CHECK(out.to_vector<double>() == arange(1, out.numel() + 1).to_vector<double>());
     }
+}
+
+TEST_CASE("errors of joins and parts") {
   CHECK_THROWS_AS(repeat(ones({3}), {INT64_MAX / 2}), ShapeError);
   CHECK_THROWS_AS(repeat(ones({3, 3}), {INT64_MAX / 4, INT64_MAX / 4}), ShapeError);
   const Tensor x = zeros({2, 3});
