@@ -236,7 +236,9 @@ Tensor nonzero(const Tensor& x) {
   return out;
 }
 
-std::vector<Tensor> where(const Tensor& condition) { return unbind(nonzero(condition), 1); }
+std::vector<Tensor> where(const Tensor& condition) {
+  return unbind(nonzero(at_least_1d(condition)), 1);
+}
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const profiler::OpRange range("masked_select", x, mask);

@@ -87,7 +87,8 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// The coordinates of the elements that are not zero, in row-major order: int64 [count, x.dim()].
 /// It waits for the device.
 Tensor nonzero(const Tensor& x);
-/// The same, as an index for each dimension: x.dim() tensors, int64 [count].
+/// The same, as an index for each dimension: x.dim() tensors, int64 [count]. Of a 0-dimensional
+/// tensor there is one, too: it counts as a row of one element.
 ///
 ///   std::vector<Tensor> at = where(x > 0);  // the coordinates of positive elements
 std::vector<Tensor> where(const Tensor& condition);

@@ -236,6 +236,9 @@ TEST_CASE("where() of a condition gives an index for each dimension") {
   check_equal(at[0], tensor({0, 0, 1}));
   check_equal(at[1], tensor({0, 2, 1}));
   CHECK(where(zeros({2, 2})).at(1).shape() == Shape{0});
+  check_equal(where(tensor(1.5f)).at(0), tensor({0}));
+  CHECK(where(tensor(0.0f)).at(0).shape() == Shape{0});
+  CHECK(where(tensor(0.0f)).size() == 1);
 }
 
 TEST_CASE("masked_fill broadcasts both ways, masked_fill_ one way") {
