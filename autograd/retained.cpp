@@ -1,7 +1,7 @@
 #include "ferrite/autograd/retained.h"
 
 #include "ferrite/autograd/accumulate.h"
-#include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/record.h"
 #include "ferrite/kernels/copy.h"
 
 namespace ferrite::autograd {
@@ -19,12 +19,12 @@ void retain_gradient(Meta& meta, Node& node, std::uint32_t output) {
     std::lock_guard lock(retained->mutex);
     if (retained->grad.defined()) {
       retained->grad = sum(retained->grad, grad);
-    } else if (creating_graph()) {
-      retained->grad = grad;  // with its own history
     } else {
       retained->grad = empty_like(grad);
       kernels::copy(current_stream(grad.device()), retained->grad, grad);
     }
+      if (recording(grad))  // under create_graph
+        record(retained->grad, "clone", {grad}, [](const Tensor& g, Needs) { return g; });
     return Tensor();
   });
 }

@@ -167,6 +167,14 @@ TEST_CASE("retain_grad under create_graph keeps a gradient that can be different
   y.backward({}, true, true);
   CHECK(values(h.grad()) == Values{2 * 3 * 36});
   CHECK(values(grad_of(sum(h.grad()), x)) == Values{2 * 6 * 6 * 3});
+  // What grad() returns of it is another tensor.
+  const Tensor again = x * 3;
+  again.retain_grad();
+  const Tensor returned = grad_of(sum(again * again), again, true);
+  CHECK_FALSE(returned.shares_storage(again.grad()));
+  no_grad([&] { returned.zero_(); });
+  CHECK(values(again.grad()) == Values{12});
+  again.set_grad({});
   // The histories of the gradients hold the tensors, and these the gradients.
   h.set_grad({});
   x.set_grad({});
