@@ -20,12 +20,25 @@ bool is_overwritable(const Tensor& t) {
 
 bool fills_storage(const Tensor& t) { return t.storage()->nbytes() == t.nbytes(); }
 
+namespace {
+
+bool is_addable(const Tensor& total, const Tensor& grad) {
+  return !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
+                              total.device() == grad.device());
+}
+
+}  // namespace
+
 void check_addable(const Tensor& total, const Tensor& grad, const char* op) {
-  FERRITE_CHECK(
-      !total.defined() || (total.shape() == grad.shape() && total.dtype() == grad.dtype() &&
-                           total.device() == grad.device()),
-      AutogradError, op, "gradients of {} and of {} reach one tensor", total.describe(),
-      grad.describe());
+  FERRITE_CHECK(is_addable(total, grad), AutogradError, op,
+                "gradients of {} and of {} reach one tensor", total.describe(), grad.describe());
+}
+
+void check_accumulates(const Tensor& kept, const Tensor& grad) {
+  FERRITE_CHECK(is_addable(kept, grad), AutogradError, "backward",
+                "a gradient of {} cannot be added to the present grad() of {}; set grad() to a "
+                "tensor like the one it belongs to, or reset it with zero_grad()",
+                grad.describe(), kept.describe());
 }
 
 Tensor sum(const Tensor& a, const Tensor& b) {

@@ -19,6 +19,10 @@ bool fills_storage(const Tensor& t);
 /// undefined.
 void check_addable(const Tensor& total, const Tensor& grad, const char* op);
 
+/// Throws AutogradError unless backward may add `grad` to `kept`, what grad() has so far, which may
+/// be undefined: mutable_grad() takes any tensor.
+void check_accumulates(const Tensor& kept, const Tensor& grad);
+
 /// a + b; recorded under create_graph.
 Tensor sum(const Tensor& a, const Tensor& b);
 

@@ -111,6 +111,7 @@ void Pass::finish_leaf(State& state) {
   {
     const profiler::detail::LibraryRange range(profiler::Kind::backward, "accumulate_grad");
     std::lock_guard lock(meta.mutex);
+    check_accumulates(meta.grad, grad);
     if (meta.grad.defined() && create_graph_) {
       meta.grad = sum(meta.grad, grad);
     } else if (meta.grad.defined()) {

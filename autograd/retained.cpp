@@ -18,13 +18,14 @@ void retain_gradient(Meta& meta, Node& node, std::uint32_t output) {
     if (!retained) return Tensor();  // the tensor is gone, or has another node
     std::lock_guard lock(retained->mutex);
     if (retained->grad.defined()) {
+      check_accumulates(retained->grad, grad);
       retained->grad = sum(retained->grad, grad);
     } else {
       retained->grad = empty_like(grad);
       kernels::copy(current_stream(grad.device()), retained->grad, grad);
-    }
       if (recording(grad))  // under create_graph
         record(retained->grad, "clone", {grad}, [](const Tensor& g, Needs) { return g; });
+    }
     return Tensor();
   });
 }

@@ -109,6 +109,21 @@ TEST_CASE("errors of backward") {
   CHECK_THROWS_AS(autograd::backward(two, one), ValueError);
 }
 
+TEST_CASE("a grad() that backward cannot add to is an error") {
+  const Tensor x = leaf({1, 2}), h = x * 2;
+  h.retain_grad();
+  for (const Tensor& t : {x, h})
+    for (const Tensor& present : {zeros({1}, {.dtype = kFloat64}), zeros({2}), zeros({3, 2})}) {
+      t.mutable_grad() = present;
+      for (const bool create_graph : {false, true})
+        CHECK_THROWS_WITH_AS(sum(h * h).backward({}, true, create_graph),
+                             doctest::Contains("present grad()"), AutogradError);
+      t.set_grad({});
+    }
+  sum(h * h).backward();
+  CHECK(values(h.grad()) == Values{4, 8});
+}
+
 TEST_CASE("retain_graph keeps the graph, and is not needed if nothing is saved") {
   const Tensor x = leaf({2});
   const Tensor y = x * x;
