@@ -70,9 +70,8 @@ Windows windows_of(const Call& c, const List& kernel) {
   return w;
 }
 
-/// x padded as `w` says if its padding differs between the two sides; `w` then has no padding.
-Tensor padded(const Tensor& x, Windows& w, double value) {
-  if (w.symmetric()) return x;
+/// x padded as `w` says; `w` then has no padding.
+Tensor padded_by(const Tensor& x, Windows& w, double value) {
   List amounts;
   for (std::size_t i = w.kernel.size(); i-- > 0;) {
     amounts.push_back(w.before[i]);
@@ -80,6 +79,11 @@ Tensor padded(const Tensor& x, Windows& w, double value) {
     w.before[i] = w.after[i] = 0;
   }
   return pad(x, amounts, PadMode::constant, value);
+}
+
+/// The same if the padding differs between the two sides; else x.
+Tensor padded(const Tensor& x, Windows& w, double value) {
+  return w.symmetric() ? x : padded_by(x, w, value);
 }
 
 List sizes_from(const Tensor& weight) {
@@ -256,11 +260,15 @@ Results run_max_pool(const Call& c) {
   if (c.integer("storage_order", 0) != 0) c.node.refuse("storage_order is not read");
   Windows w = windows_of(c, c.list("kernel_shape"));
   bool ceil_mode = c.integer("ceil_mode", 0) != 0;
-  if (ceil_mode && !w.symmetric()) {
-    end_at_last_window(c[0], w);
+  // max_pool takes as much padding as half the kernel, on both sides alike.
+  bool takes_pads = w.symmetric();
+  for (std::size_t i = 0; i < w.kernel.size(); ++i) takes_pads &= 2 * w.before[i] <= w.kernel[i];
+  Tensor x = c[0];
+  if (!takes_pads) {
+    if (ceil_mode) end_at_last_window(x, w);
     ceil_mode = false;
+    x = padded_by(x, w, -std::numeric_limits<double>::infinity());
   }
-  const Tensor x = padded(c[0], w, -std::numeric_limits<double>::infinity());
   if (w.kernel.size() == 1)
     return {max_pool1d(x, {.kernel_size = w.kernel[0],
                            .stride = w.stride[0],

@@ -290,6 +290,8 @@ TEST_CASE("MaxPool with ceil_mode and unequal pads has no window that begins in 
   CHECK(pooled({3, 2, 1, 0}, 6) == List{1, 3, 5});
   CHECK(pooled({3, 3, 0, 1}, 7) == List{2, 5, 6});
   CHECK(pooled({2, 3, 1, 0}, 4) == List{0, 3});
+  // Of more padding than half the kernel.
+  CHECK(pooled({3, 2, 2, 2}, 4) == List{0, 2, 3});
 }
 
 TEST_CASE("DepthToSpace of both modes") {
