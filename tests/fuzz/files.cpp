@@ -82,7 +82,10 @@ Seeds seeds_of_safetensors() {
           with_length(junk + "\"x\":1}"),
           with_length("{\"a\":" + junk + "\"x\":1}}"),
           with_length("{\"__metadata__\":" + junk + "\"x\":1}}"),
-          with_length(R"({"b":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", "1234")};
+          with_length(R"({"b":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})", "1234"),
+          with_length(R"({"b":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]},)"
+                      R"("c":{"dtype":"X","shape":[9],"data_offsets":[4,5]}})",
+                      "12345")};
 }
 
 /// Moves the end of the header to the last bracket.
