@@ -41,8 +41,9 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0)
 ///   split(zeros({5, 2}), {1, 4});  // [1, 2] and [4, 2]
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
 /// At most `chunks` views of ceil(size / chunks), the last one smaller: 30 in 4 is 8, 8, 8, 6, and
-/// 5 in 4 is 2, 2, 1 (PyTorch's rule; tensor_split() gives as many as it is asked for). ValueError
-/// for fewer than 1 chunk; IndexError as of split().
+/// 5 in 4 is 2, 2, 1 (PyTorch's rule; tensor_split() gives as many as it is asked for). Of a
+/// dimension of size 0 there are `chunks`. ValueError for fewer than 1 chunk, and for more than
+/// 2^20 of size 0; IndexError as of split().
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim = 0);
 /// Views without the dimension, one for each of its indices; IndexError as of split().
 ///
