@@ -58,7 +58,7 @@ class GradientElements {
       reach += (shape[d] - 1) * grad.strides()[d];
       numel *= shape[d];
     }
-    Tensor dense = as_strided(grad, shape, grad.strides(), grad.storage_offset());
+    Tensor dense = geometry::as_strided(grad, shape, grad.strides(), grad.storage_offset());
     if (reach != numel) {
       const Tensor copy = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
       kernels::copy(current_stream(grad.device()), copy, dense);

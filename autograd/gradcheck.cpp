@@ -7,6 +7,7 @@
 #include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/generator.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
 
@@ -23,7 +24,7 @@ std::vector<Tensor> elements(const Tensor& t) {
       offset += rest % t.shape()[d] * t.strides()[d];
       rest /= t.shape()[d];
     }
-    out.push_back(as_strided(t, {}, {}, offset));
+    out.push_back(geometry::as_strided(t, {}, {}, offset));
   }
   return out;
 }

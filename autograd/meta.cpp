@@ -78,7 +78,7 @@ void add_overlapping(const Tensor& to, const Tensor& part) {
     if (kept[d] > 1 && (shortest < 0 || kept[d] < kept[shortest])) shortest = d;
   }
   if (!(kept == to.shape()))
-    return add_overlapping(as_strided(to, kept, to.strides(), to.storage_offset()),
+    return add_overlapping(geometry::as_strided(to, kept, to.strides(), to.storage_offset()),
                            sum_repeated(part, kept));
   if (!geometry::overlaps_itself(to))
     return kernels::binary(current_stream(to.device()), kernels::BinaryOp::add, to, to, part);
@@ -109,13 +109,7 @@ Tensor cut(const Tensor& whole, const Region& region) {
 Tensor spread(const Tensor& part, const Region& region) {
   Tensor out = region.make_whole();
   zero(out);
-  const Tensor to = region.of(out), from = region.parts(part);
-  if (!geometry::overlaps_itself(to))
-    copy(to, from);
-  else if (is_complex(to.dtype()))
-    add_overlapping(geometry::as_real(to), geometry::as_real(from));
-  else
-    add_overlapping(to, from);
+  add_into_zeros(region.of(out), region.parts(part));
   if (recording(part))
     record(out, "view_backward", {part},
            [region](const Tensor& grad, Needs) { return cut(grad, region); });
@@ -182,6 +176,15 @@ void require_scatterable(const Tensor& base, const char* op) {
 
 }  // namespace
 
+void add_into_zeros(const Tensor& view, const Tensor& from) {
+  if (!geometry::overlaps_itself(view))
+    copy(view, from);
+  else if (is_complex(view.dtype()))
+    add_overlapping(geometry::as_real(view), geometry::as_real(from));
+  else
+    add_overlapping(view, from);
+}
+
 std::string Meta::note(const Tensor& tensor) const {
   if (!tensor.requires_grad()) return "";
   const std::string name = tensor.grad_fn_name();
@@ -194,7 +197,9 @@ Meta& require_meta(const Tensor& t) {
   return static_cast<Meta&>(*slot);
 }
 
-Tensor alias(const Tensor& t) { return as_strided(t, t.shape(), t.strides(), t.storage_offset()); }
+Tensor alias(const Tensor& t) {
+  return geometry::as_strided(t, t.shape(), t.strides(), t.storage_offset());
+}
 
 Edge gradient_edge(const Tensor& t) {
   if (!t.defined()) return {};

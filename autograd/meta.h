@@ -61,6 +61,9 @@ Meta& require_meta(const Tensor& t);
 /// Where the gradient of `t` goes; an invalid edge if it requires none.
 Edge gradient_edge(const Tensor& t);
 
+/// Writes `from` into a view of zeros. Where elements of the view share memory, theirs add up.
+void add_into_zeros(const Tensor& view, const Tensor& from);
+
 /// A new handle on the same memory and geometry, off the tape.
 Tensor alias(const Tensor& t);
 

@@ -4,6 +4,7 @@
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
 
 namespace ferrite {
 
@@ -177,7 +178,7 @@ Tensor imported(Managed* managed) {
   };
   if (strides == contiguous_strides(shape) || extent == 0)
     return from_blob(data, shape, dtype, device, release);
-  return as_strided(from_blob(data, {extent}, dtype, device, release), shape, strides, 0);
+  return geometry::as_strided(from_blob(data, {extent}, dtype, device, release), shape, strides, 0);
 }
 
 }  // namespace

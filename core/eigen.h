@@ -47,7 +47,7 @@ Tensor eigen_tensor(Eigen::PlainObjectBase<Derived>& matrix, std::function<void(
   if (Derived::IsRowMajor || matrix.size() == 0)
     return from_blob(matrix.data(), shape, kType, std::move(deleter));
   return as_strided(from_blob(matrix.data(), {matrix.size()}, kType, std::move(deleter)), shape,
-                    {1, matrix.rows()}, 0);
+                    {1, matrix.rows()}, 0, kType);
 }
 }  // namespace detail
 

@@ -3,6 +3,7 @@
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
 
 namespace ferrite::detail {
 
@@ -31,7 +32,7 @@ Tensor readable_on_host(const Tensor& t, std::string_view op) {
       empty({reach}, {.dtype = t.dtype(), .device = kCPU, .pinned = bytes <= kLargestPinned});
   cuda::copy_bytes(stream, flat.data_ptr(), flat.device(), t.data_ptr(), t.device(), bytes);
   stream.synchronize();
-  return as_strided(flat, t.shape(), t.strides(), 0);
+  return geometry::as_strided(flat, t.shape(), t.strides(), 0);
 }
 
 }  // namespace ferrite::detail

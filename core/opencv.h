@@ -41,7 +41,8 @@ inline Tensor from_mat(const cv::Mat& mat) {
         static_cast<std::int64_t>(mat.step[0] / itemsize(type.dtype));  // of a row, in elements
     const std::int64_t extent = (rows - 1) * step + columns * channels;
     const Tensor all = from_blob(mat.data, {extent}, type.dtype, [keep = mat] {});
-    return as_strided(all, shape, channels == 1 ? Strides{step, 1} : Strides{step, channels, 1}, 0);
+    return as_strided(all, shape, channels == 1 ? Strides{step, 1} : Strides{step, channels, 1}, 0,
+                      type.dtype);
   }
   fail<DTypeError>("from_mat",
                    "there is no element type for OpenCV's depth {}; convert the matrix by "

@@ -324,12 +324,6 @@ template Tensor from_vector(const std::vector<std::complex<float>>&, const Shape
 template Tensor from_vector(const std::vector<std::complex<double>>&, const Shape&);
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
-                  std::int64_t offset) {
-  FERRITE_CHECK(base.defined(), ValueError, "as_strided", "the tensor is undefined");
-  return as_strided(base, shape, strides, offset, base.dtype());
-}
-
-Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset, DType dtype) {
   FERRITE_CHECK(base.defined(), ValueError, "as_strided", "the tensor is undefined");
   FERRITE_CHECK(shape.size() == strides.size(), ShapeError, "as_strided",

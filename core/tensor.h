@@ -480,6 +480,9 @@ class Tensor : public TensorMethods {
   ///
   ///   arange(5).unfold(0, 3, 2);  // [[0, 1, 2], [2, 3, 4]]
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
+  /// The function of that name.
+  Tensor as_strided(const Shape& shape, const Strides& strides,
+                    std::optional<std::int64_t> storage_offset = {}) const;
 
   /// A view of the part at one index of a dimension, without the dimension. Negative indices count
   /// from the end; IndexError if the index or the dimension is out of range.
@@ -709,11 +712,15 @@ from_blob(void* data, const Shape& shape, const T& options, std::function<void()
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);
 
-/// A tensor over the same storage with other geometry, off the tape. Throws ShapeError if a size, a
-/// stride or the offset is negative, or an element would be outside the storage.
+/// A view of the same storage with other sizes and strides, from element `storage_offset` of the
+/// storage on (default: that of `base`). ShapeError if a size, a stride or the offset is negative,
+/// or an element would be outside the storage. Where elements of the view share memory, the
+/// gradient of `base` adds up theirs; what is outside of `base` gets none.
+///
+///   as_strided(arange(5), {3, 3}, {1, 1});  // [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
-                  std::int64_t offset);
-/// The same bytes as elements of `dtype`, in which strides and offset count.
+                  std::optional<std::int64_t> storage_offset = {});
+/// The same bytes as elements of `dtype`, in which strides and offset count, off the tape.
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset, DType dtype);
 

@@ -43,11 +43,16 @@ View as_real(View v);
 /// the offset are even.
 View as_complex(const Tensor& t);
 
+/// as_strided(), off the tape.
+inline Tensor as_strided(const Tensor& t, const Shape& shape, const Strides& strides,
+                         std::int64_t offset) {
+  return ferrite::as_strided(t, shape, strides, offset, t.dtype());
+}
 inline Tensor apply(const Tensor& t, const View& v, DType dtype) {
-  return as_strided(t, v.shape, v.strides, v.offset, dtype);
+  return ferrite::as_strided(t, v.shape, v.strides, v.offset, dtype);
 }
 inline Tensor apply(const Tensor& t, const View& v) {
-  return as_strided(t, v.shape, v.strides, v.offset);
+  return geometry::as_strided(t, v.shape, v.strides, v.offset);
 }
 /// The memory of complex numbers as real ones, by as_real().
 inline Tensor as_real(const Tensor& t) { return apply(t, as_real(of(t)), real_type(t.dtype())); }

@@ -7,6 +7,7 @@
 #include "ferrite/core/background_waits.h"
 #include "ferrite/core/cuda_backend.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/views.h"
 #include "ferrite/data/host.h"
 
 namespace ferrite::data {
@@ -124,7 +125,7 @@ Tensor HostSnapshot::add(const Tensor& tensor) {
         std::memcpy(to, from, bytes);
       });
   }
-  return as_strided(flat, tensor.shape(), tensor.strides(), 0);
+  return geometry::as_strided(flat, tensor.shape(), tensor.strides(), 0);
 }
 
 void HostSnapshot::seal() {

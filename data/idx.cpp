@@ -125,7 +125,7 @@ std::optional<Tensor> inflate_at_once(Bytes bytes, const Header& header) {
   const Tensor memory = empty({before + numel}, {.dtype = header.dtype, .device = kCPU});
   auto* out = static_cast<std::uint8_t*>(memory.data_ptr()) + kBefore - header.header_bytes;
   if (!inflate_gzip(bytes, {out, header.file_bytes()})) return {};
-  return as_strided(memory, header.shape, contiguous_strides(header.shape), before);
+  return geometry::as_strided(memory, header.shape, contiguous_strides(header.shape), before);
 }
 
 Tensor parse_gzip(Bytes bytes, const Where& where) {

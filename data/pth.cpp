@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ferrite/core/views.h"
 #include "ferrite/data/host.h"
 #include "ferrite/data/host_transfer.h"
 #include "ferrite/data/pickle.h"
@@ -262,7 +263,7 @@ class TensorMaker {
     const Tensor& base = memory.base;
     where_.check(base.dtype() == t.dtype, 0, "storage '{}' has tensors of {} and {}", storage.key,
                  base.dtype(), t.dtype);
-    return alone ? base : as_strided(base, t.shape, t.strides, t.offset);
+    return alone ? base : geometry::as_strided(base, t.shape, t.strides, t.offset);
   }
 
   Device device_of(const PickledTensor& t, const PickledStorage& storage) {
@@ -327,8 +328,8 @@ class Storages {
     if (group.key.empty()) {
       const auto count =
           static_cast<std::int64_t>(tensor.storage()->nbytes() / itemsize(tensor.dtype()));
-      group.key =
-          add(host_contiguous(as_strided(tensor, {count}, {1}, 0), kSavePth), group.content);
+      group.key = add(host_contiguous(geometry::as_strided(tensor, {count}, {1}, 0), kSavePth),
+                      group.content);
     }
     return {.storage = storage_of(group.key, group.content, tensor),
             .offset = tensor.storage_offset(),

@@ -5,6 +5,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/arange.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/compare.h"
@@ -151,7 +152,7 @@ Tensor eye(std::int64_t n, std::int64_t m, const TensorOptions& options) {
   plain.requires_grad = false;
   Tensor out = zeros({n, m}, plain);
   const std::int64_t length = std::min(n, m);
-  const Tensor diagonal = as_strided(out, {length}, {length > 0 ? m + 1 : 1}, 0);
+  const Tensor diagonal = geometry::as_strided(out, {length}, {length > 0 ? m + 1 : 1}, 0);
   kernels::fill(current_stream(out.device()), diagonal, 1);
   return detail::with_grad(std::move(out), options);
 }

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "ferrite/autograd/meta.h"
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
 #include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/kernels/elementwise.h"
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/creation.h"
 #include "ferrite/ops/defined.h"
 #include "ferrite/ops/reduce.h"
 
@@ -79,11 +82,65 @@ Tensor unfold_back(const Tensor& grad, const Shape& shape, int dim, std::int64_t
   return out;
 }
 
+/// Zeros [size], with `part` added at the places of the view `at`.
+Tensor add_back(const Tensor& part, std::int64_t size, const geometry::View& at) {
+  Tensor out = zeros_for(part, {size});
+  no_grad([&] { autograd::add_into_zeros(geometry::apply(out, at), part); });
+  if (recording(part))
+    record(out, "as_strided_backward", {part}, [at](const Tensor& grad, Needs) {
+      const Tensor flat = grad.contiguous();
+      return as_strided(flat, at.shape, at.strides, at.offset + flat.storage_offset());
+    });
+  return out;
+}
+
+/// The gradient of as_strided: in memory laid out as that of both tensors, the base's part of what
+/// the view's elements add up to.
+Tensor as_strided_back(const Tensor& grad, geometry::View base, geometry::View view,
+                       bool overlaps) {
+  const auto end = [](const geometry::View& v) {
+    std::int64_t last = v.offset;
+    for (int d = 0; d < v.shape.size(); ++d) last += (v.shape[d] - 1) * v.strides[d];
+    return last + 1;
+  };
+  if (grad.numel() == 0 || base.shape.numel() == 0) return zeros_for(grad, base.shape);
+  const std::int64_t first = std::min(base.offset, view.offset);
+  base.offset -= first;
+  view.offset -= first;
+  const std::int64_t size = std::max(end(base), end(view));
+  const auto of_base = [&](const Tensor& flat) {
+    return as_strided(flat, base.shape, base.strides, base.offset);
+  };
+  const Tensor out = of_base(add_back(grad, size, view));
+  if (!overlaps) return out;
+  // Elements of the base that share memory, as those of an expanded tensor, share the gradient.
+  const Tensor one = ones(base.shape, {.dtype = grad.dtype(), .device = grad.device()});
+  return out / no_grad([&] { return of_base(add_back(one, size, base)); });
+}
+
 auto reshape_back(const Tensor& t) {
   return [shape = t.shape()](const Tensor& grad, Needs) { return grad.reshape(shape); };
 }
 
 }  // namespace
+
+// ---- Any sizes and strides
+
+Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
+                  std::optional<std::int64_t> storage_offset) {
+  const profiler::OpRange range("as_strided", base);
+  check_defined(base, "as_strided");
+  const geometry::View view{shape, strides, storage_offset.value_or(base.storage_offset())};
+  return make_view(
+      base, view, "as_strided",
+      [from = geometry::of(base), view, overlaps = geometry::overlaps_itself(base)](
+          const Tensor& grad, Needs) { return as_strided_back(grad, from, view, overlaps); });
+}
+
+Tensor Tensor::as_strided(const Shape& shape, const Strides& strides,
+                          std::optional<std::int64_t> storage_offset) const {
+  return ferrite::as_strided(*this, shape, strides, storage_offset);
+}
 
 // ---- Other sizes for the same elements
 
@@ -130,7 +187,7 @@ Tensor Tensor::view(DType dtype) const {
                   "{} of strides {} and offset {} does not consist of whole elements of {}",
                   describe(), this->strides(), storage_offset(), dtype);
   }
-  return as_strided(*this, shape, strides, offset, dtype);
+  return ferrite::as_strided(*this, shape, strides, offset, dtype);
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {

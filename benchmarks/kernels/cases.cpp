@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ferrite/core/generator.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/random.h"
 #include "ferrite/ops/views.h"
 
@@ -46,7 +47,7 @@ Spec spec_from(const nlohmann::json& json) {
 Tensor random_values(const Shape& shape, DType dtype, const Device& device, MemoryFormat format) {
   const Tensor t = empty(shape, {.dtype = dtype, .device = device, .memory_format = format});
   static std::uint64_t seed = 0;
-  kernels::uniform(current_stream(device), as_strided(t, {t.numel()}, {1}, 0),
+  kernels::uniform(current_stream(device), geometry::as_strided(t, {t.numel()}, {1}, 0),
                    PhiloxState{++seed, 0}, 0.05, 0.95);
   return t;
 }

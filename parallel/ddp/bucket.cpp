@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 
 namespace ferrite::parallel::ddp {
@@ -91,7 +92,7 @@ Bucket::Bucket(std::vector<std::size_t> indices, std::span<const Tensor> all_par
   kernels::fill(current_stream(first.device()), flat_, 0);
   std::int64_t offset = 0;
   for (const Tensor& p : parameters_) {
-    views_.push_back(as_strided(flat_, p.shape(), gradient_strides(p), offset));
+    views_.push_back(geometry::as_strided(flat_, p.shape(), gradient_strides(p), offset));
     offset += padded(p);
   }
   for (std::size_t slot = 0; slot < views_.size(); ++slot)

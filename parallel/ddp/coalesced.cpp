@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/complex.h"
 
@@ -63,7 +64,8 @@ void CoalescedTensors::pack() {
       for (const Tensor& t : chunk) {
         part.tensors.push_back(t);
         const Shape shape = real_of(t).shape();
-        part.views.push_back(as_strided(part.flat, shape, strides_of(shape, kContiguous), offset));
+        part.views.push_back(
+            geometry::as_strided(part.flat, shape, strides_of(shape, kContiguous), offset));
         offset += shape.numel();
       }
       parts_.push_back(std::move(part));

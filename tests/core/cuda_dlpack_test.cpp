@@ -1,6 +1,7 @@
 // CUDA tensors in DLPack's structs.
 #include "ferrite/core/cuda.h"
 #include "ferrite/core/dlpack.h"
+#include "ferrite/core/views.h"
 #include "ferrite/tests/core/test_util.h"
 #include "ferrite/tests/support/cuda.h"
 
@@ -11,7 +12,7 @@ TEST_CASE("dlpack: a CUDA tensor goes out with its device, and comes back withou
   REQUIRE_CUDA(1);
   const Device device("cuda:0");
   const Tensor t = on_device(std::vector<float>{0, 1, 2, 3, 4, 5}, {2, 3}, device);
-  dlpack::ManagedTensor* given = to_dlpack(as_strided(t, {3}, {2}, 1));
+  dlpack::ManagedTensor* given = to_dlpack(geometry::as_strided(t, {3}, {2}, 1));
   CHECK(given->dl_tensor.device.device_type == dlpack::DeviceType::cuda);
   CHECK(given->dl_tensor.device.device_id == 0);
   {

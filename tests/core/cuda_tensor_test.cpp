@@ -40,9 +40,9 @@ TEST_CASE("values of a CUDA tensor are read in its order, whatever the strides")
     CHECK(copy.strides() == view.strides());
     CHECK(copy.to_vector<double>() == expected.to_vector<double>());
   }
-  const Tensor scalar = as_strided(t, {}, {}, 17);
+  const Tensor scalar = geometry::as_strided(t, {}, {}, 17);
   CHECK(scalar.item<int>() == 17);
-  CHECK(as_strided(t, {4}, {0}, 5).to_vector<int>() == std::vector<int>(4, 5));
+  CHECK(geometry::as_strided(t, {4}, {0}, 5).to_vector<int>() == std::vector<int>(4, 5));
   CHECK_THROWS_AS(t.item<float>(), ShapeError);
   CHECK(detail::readable_on_host(host, "test").is_same(host));
 }

@@ -14,6 +14,7 @@
 #include "ferrite/core/error.h"
 #include "ferrite/core/half.h"
 #include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
 #include "ferrite/tests/paths.h"
 #include "ferrite/tests/support/message.h"
 
@@ -63,7 +64,7 @@ TEST_CASE("dlpack: a foreign tensor is shared, and its deleter called once, with
     CHECK(tensor.to_vector<float>() == Floats{0, 1, 2, 3, 4, 5});
     tensor.data<float>()[0] = 9;
     CHECK(foreign.data[2] == 9);
-    const Tensor view = as_strided(tensor, {3}, {1}, 1);
+    const Tensor view = geometry::as_strided(tensor, {3}, {1}, 1);
     tensor = {};
     CHECK(foreign.deleted == 0);
     CHECK(view.to_vector<float>() == Floats{1, 2, 3});
@@ -123,7 +124,7 @@ TEST_CASE("dlpack: what is given out keeps the memory until its deleter is calle
   bool freed = false;
   float memory[6] = {0, 1, 2, 3, 4, 5};
   Tensor tensor = from_blob(memory, {6}, kFloat32, [&freed] { freed = true; });
-  dlpack::ManagedTensor* given = to_dlpack(as_strided(tensor, {2, 2}, {1, 3}, 1));
+  dlpack::ManagedTensor* given = to_dlpack(geometry::as_strided(tensor, {2, 2}, {1, 3}, 1));
   tensor = {};
   CHECK_FALSE(freed);
   const dlpack::TensorView& view = given->dl_tensor;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ferrite/core/views.h"
 #include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
@@ -23,7 +24,7 @@ TEST_CASE("eigen: a map shares a tensor's memory, row-major") {
   CHECK(eigen_vector<float>(t).sum() == 27);
   CHECK(eigen_vector<std::int64_t>(from_vector<std::int64_t>({7}, {})).sum() == 7);
   CHECK(eigen_map<float>(empty({0, 3})).size() == 0);
-  CHECK(eigen_map<float>(as_strided(t, {1, 2}, {3, 1}, 4))(0, 1) == 6);  // a part
+  CHECK(eigen_map<float>(geometry::as_strided(t, {1, 2}, {3, 1}, 4))(0, 1) == 6);  // a part
 }
 
 TEST_CASE("eigen: a tensor shares a matrix's memory, in both orders") {
@@ -51,7 +52,7 @@ TEST_CASE("eigen: a tensor shares a matrix's memory, in both orders") {
 
   // Moved in, it lives with the tensor.
   Tensor owner = from_eigen(Eigen::MatrixXd(Eigen::MatrixXd::Constant(100, 100, 2)));
-  const Tensor part = as_strided(owner, {3}, {100}, 7);
+  const Tensor part = geometry::as_strided(owner, {3}, {100}, 7);
   owner = {};
   CHECK(part.to_vector<double>() == std::vector<double>{2, 2, 2});
 }
@@ -60,7 +61,7 @@ TEST_CASE("eigen: errors") {
   const Tensor t = from_vector<float>({1, 2, 3, 4}, {2, 2});
   CHECK_THROWS_AS(eigen_map<float>(Tensor()), ValueError);
   CHECK_THROWS_AS(eigen_map<double>(t), DTypeError);
-  CHECK_THROWS_AS(eigen_map<float>(as_strided(t, {2, 2}, {1, 2}, 0)), ValueError);
+  CHECK_THROWS_AS(eigen_map<float>(geometry::as_strided(t, {2, 2}, {1, 2}, 0)), ValueError);
   CHECK(contains(message_of<ShapeError>([&] { eigen_map<float>(from_vector<float>({1}, {1})); }),
                  "expected [rows, cols], got [1]"));
 }

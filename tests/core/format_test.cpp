@@ -250,7 +250,7 @@ TEST_CASE("printing: views") {
   // The values of iota({1, 2, 2, 3}), stored pixel by pixel.
   const Tensor stored = floats({0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11}, {12});
   const Tensor channels_last =
-      as_strided(stored, {1, 2, 2, 3}, strides_of({1, 2, 2, 3}, kChannelsLast), 0);
+      geometry::as_strided(stored, {1, 2, 2, 3}, strides_of({1, 2, 2, 3}, kChannelsLast), 0);
   CHECK(channels_last.is_contiguous(kChannelsLast));
   CHECK(apply(b, geometry::transpose(b, 0, 2)).str() ==
         R"(tensor([[[ 0., 12.],

@@ -3,6 +3,7 @@
 #if __has_include(<opencv2/core.hpp>)
 
 #include "ferrite/core/opencv.h"
+#include "ferrite/core/views.h"
 #include "ferrite/tests/support/message.h"
 
 namespace ferrite::test {
@@ -40,7 +41,7 @@ TEST_CASE("opencv: an image shares a tensor's memory") {
   CHECK(mat.at<cv::Vec2f>(1, 2)[1] == 12);
   CHECK(from_mat(mat).to_vector<float>() == t.to_vector<float>());
 
-  const cv::Mat part = as_mat(as_strided(t, {2, 2}, {6, 1}, 2));  // rows apart
+  const cv::Mat part = as_mat(geometry::as_strided(t, {2, 2}, {6, 1}, 2));  // rows apart
   CHECK(part.type() == CV_32FC1);
   CHECK(part.step[0] == 24);
   CHECK(part.at<float>(1, 1) == 10);
@@ -61,7 +62,7 @@ TEST_CASE("opencv: errors") {
   CHECK_THROWS_AS(as_mat(empty({2, 2}, {.dtype = kInt64})), DTypeError);
   const Tensor planes = empty({3, 4, 5});
   CHECK(contains(message_of<ValueError>([&] {
-                   as_mat(as_strided(planes, {4, 5, 3}, {5, 1, 20}, 0));
+                   as_mat(geometry::as_strided(planes, {4, 5, 3}, {5, 1, 20}, 0));
                  }),
                  "use .contiguous()"));
 }

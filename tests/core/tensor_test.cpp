@@ -115,12 +115,13 @@ TEST_CASE("memory formats") {
 
 TEST_CASE("no elements leave no gaps") {
   const Tensor base = empty({4, 4, 4, 4});
-  CHECK(as_strided(base, {0, 3}, {1, 5}, 0).is_contiguous());
-  CHECK(as_strided(base, {3, 0}, {1, 5}, 0).is_contiguous());
-  CHECK(as_strided(base, {2, 0, 3, 3}, {1, 1, 7, 7}, 0).is_contiguous(kChannelsLast));
-  CHECK_FALSE(as_strided(base, {2, 3}, {1, 5}, 0).is_contiguous());
-  CHECK(as_strided(base, {1, 3}, {77, 1}, 0).is_contiguous());  // strides of size-1 dimensions are
-                                                                // never used
+  CHECK(geometry::as_strided(base, {0, 3}, {1, 5}, 0).is_contiguous());
+  CHECK(geometry::as_strided(base, {3, 0}, {1, 5}, 0).is_contiguous());
+  CHECK(geometry::as_strided(base, {2, 0, 3, 3}, {1, 1, 7, 7}, 0).is_contiguous(kChannelsLast));
+  CHECK_FALSE(geometry::as_strided(base, {2, 3}, {1, 5}, 0).is_contiguous());
+  CHECK(
+      geometry::as_strided(base, {1, 3}, {77, 1}, 0).is_contiguous());  // strides of size-1
+                                                                        // dimensions are never used
 }
 
 TEST_CASE("elements by type") {
@@ -216,28 +217,29 @@ TEST_CASE("strides of one's own") {
 
 TEST_CASE("views of a storage stay inside it") {
   const Tensor t = iota({10});
-  CHECK(as_strided(t, {2, 2}, {5, 2}, 1).to_vector<float>() == std::vector<float>{1, 3, 6, 8});
-  CHECK(as_strided(t, {3}, {0}, 9).to_vector<float>() == std::vector<float>{9, 9, 9});
-  CHECK(as_strided(t, {}, {}, 9).item<float>() == 9);
-  CHECK_NOTHROW(as_strided(t, {2, 2}, {5, 4}, 0));  // up to the last element
+  CHECK(geometry::as_strided(t, {2, 2}, {5, 2}, 1).to_vector<float>() ==
+        std::vector<float>{1, 3, 6, 8});
+  CHECK(geometry::as_strided(t, {3}, {0}, 9).to_vector<float>() == std::vector<float>{9, 9, 9});
+  CHECK(geometry::as_strided(t, {}, {}, 9).item<float>() == 9);
+  CHECK_NOTHROW(geometry::as_strided(t, {2, 2}, {5, 4}, 0));  // up to the last element
   CHECK(message_of<ShapeError>([&] {
-          as_strided(t, {2, 2}, {5, 4}, 1);
+          geometry::as_strided(t, {2, 2}, {5, 4}, 1);
         }) ==
         "[as_strided] shape [2, 2], strides [5, 4], offset 1 reach outside a storage of 40 bytes");
-  CHECK_THROWS_AS(as_strided(t, {}, {}, 10), ShapeError);
-  CHECK(as_strided(t, {0}, {1}, 10).numel() == 0);
-  CHECK(as_strided(t, {0}, {1}, 50).numel() == 0);  // touches nothing
+  CHECK_THROWS_AS(geometry::as_strided(t, {}, {}, 10), ShapeError);
+  CHECK(geometry::as_strided(t, {0}, {1}, 10).numel() == 0);
+  CHECK(geometry::as_strided(t, {0}, {1}, 50).numel() == 0);  // touches nothing
   CHECK(message_of<ShapeError>([&] {
-          as_strided(t, {2}, {1, 1}, 0);
+          geometry::as_strided(t, {2}, {1, 1}, 0);
         }) == "[as_strided] [2] has 1 sizes, [1, 1] has 2 strides");
-  CHECK(message_of<ShapeError>([&] { as_strided(t, {2}, {-1}, 0); }) ==
+  CHECK(message_of<ShapeError>([&] { geometry::as_strided(t, {2}, {-1}, 0); }) ==
         "[as_strided] shape [2], strides [-1] and offset 0 must all be 0 or more");
-  CHECK_THROWS_AS(as_strided(t, {2}, {1}, -1), ShapeError);
-  CHECK_THROWS_AS(as_strided(t, {-2}, {1}, 0), ShapeError);
+  CHECK_THROWS_AS(geometry::as_strided(t, {2}, {1}, -1), ShapeError);
+  CHECK_THROWS_AS(geometry::as_strided(t, {-2}, {1}, 0), ShapeError);
   const std::int64_t big = std::int64_t{1} << 62;
-  CHECK_THROWS_AS(as_strided(t, {5}, {big}, 0), ShapeError);  // would wrap to 0
-  CHECK_THROWS_AS(as_strided(t, {1}, {1}, INT64_MAX), ShapeError);
-  CHECK_THROWS_AS(as_strided(t, {big, big}, {0, 0}, 0), ShapeError);
+  CHECK_THROWS_AS(geometry::as_strided(t, {5}, {big}, 0), ShapeError);  // would wrap to 0
+  CHECK_THROWS_AS(geometry::as_strided(t, {1}, {1}, INT64_MAX), ShapeError);
+  CHECK_THROWS_AS(geometry::as_strided(t, {big, big}, {0, 0}, 0), ShapeError);
 }
 
 TEST_CASE("host memory is poisoned in the tests") {

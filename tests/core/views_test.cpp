@@ -77,7 +77,7 @@ class RandomTensors {
       strides[d] = pick(0, 7) == 0 ? 0 : step;
       if (strides[d] != 0) step *= shape[d] == 0 ? 1 : shape[d] + (pick(0, 3) == 0);
     }
-    return as_strided(base_, shape, strides, pick(0, 50));
+    return geometry::as_strided(base_, shape, strides, pick(0, 50));
   }
   Shape shuffled_shape(const Tensor& t) {
     // Factors of the sizes, regrouped.
@@ -316,7 +316,7 @@ TEST_CASE("view agrees with PyTorch") {
     CAPTURE(c.shape.str());
     CAPTURE(c.strides.str());
     CAPTURE(c.wanted.str());
-    const auto v = geometry::view(as_strided(base, c.shape, c.strides, 0), c.wanted);
+    const auto v = geometry::view(geometry::as_strided(base, c.shape, c.strides, 0), c.wanted);
     REQUIRE(v.has_value() == c.expected.has_value());
     if (v) CHECK(v->strides == *c.expected);
   }
@@ -424,7 +424,7 @@ TEST_CASE("whether elements of a view share memory: every small geometry, by enu
               for (std::int64_t k = 0; k < n2; ++k) offsets.push_back(i * s0 + j * s1 + k * s2);
           std::ranges::sort(offsets);
           const bool expected = std::ranges::adjacent_find(offsets) != offsets.end();
-          const Tensor t = as_strided(base, {n0, n1, n2}, {s0, s1, s2}, 3);
+          const Tensor t = geometry::as_strided(base, {n0, n1, n2}, {s0, s1, s2}, 3);
           REQUIRE_MESSAGE(geometry::overlaps_itself(t) == expected, t.shape().str(), " ",
                           t.strides().str());
           ++(expected ? overlapping : apart);

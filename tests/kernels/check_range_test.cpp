@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ferrite/core/views.h"
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
@@ -49,7 +50,7 @@ TEST_CASE("one value outside of the range is found wherever it is, and named") {
             std::vector<double> values(static_cast<std::size_t>(n * step), 0.5);
             values[static_cast<std::size_t>(at * step)] = bad;
             const Tensor all = from_vector(values, {n * step}).to(dtype).to(device);
-            const Tensor column = as_strided(all, {n}, {step}, 0);
+            const Tensor column = geometry::as_strided(all, {n}, {step}, 0);
             const std::string message = check(column, 0, 1);
             CHECK_MESSAGE(message.find("some_op") != std::string::npos, message);
             CHECK_MESSAGE(message.find(bad < 0 ? "-0.25" : "1.5") != std::string::npos, message);

@@ -211,7 +211,7 @@ TEST_CASE("copies of all sizes around the chunks that threads take, for several 
       check_moved(out, in);
       kernels::copy(Stream(), halves, in);
       check_close(halves, in, 0);
-      const Tensor column = as_strided(in, {n / 3, 3}, {1, n / 3}, 0);
+      const Tensor column = geometry::as_strided(in, {n / 3, 3}, {1, n / 3}, 0);
       const Tensor rows = empty({n / 3, 3});
       kernels::copy(Stream(), rows, column);
       check_moved(rows, column);
@@ -225,7 +225,8 @@ TEST_CASE("copying a tensor onto itself changes nothing") {
   kernels::copy(Stream(), t, t);
   check_close(t, {1, 2, 3, 4, 5, 6}, 0);
   // The same memory with dimensions of size 1, whose strides are irrelevant.
-  kernels::copy(Stream(), as_strided(t, {1, 6}, {17, 1}, 0), as_strided(t, {1, 6}, {6, 1}, 0));
+  kernels::copy(Stream(), geometry::as_strided(t, {1, 6}, {17, 1}, 0),
+                geometry::as_strided(t, {1, 6}, {6, 1}, 0));
   check_close(t, {1, 2, 3, 4, 5, 6}, 0);
 }
 

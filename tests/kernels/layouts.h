@@ -7,6 +7,7 @@
 
 #include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/views.h"
 
 namespace ferrite::test {
 
@@ -36,7 +37,7 @@ inline Tensor random_layout(Generator& random, const Shape& shape, DType dtype) 
   }
   const auto offset = static_cast<std::int64_t>(random.next_below(4));
   const Tensor storage = empty({offset + step + 3}, {.dtype = dtype});
-  return as_strided(storage, shape, strides, offset);
+  return geometry::as_strided(storage, shape, strides, offset);
 }
 
 /// `t` with some dimensions as if expanded from size 1.
@@ -44,7 +45,7 @@ inline Tensor randomly_expanded(Generator& random, const Tensor& t) {
   Strides strides = t.strides();
   for (std::int64_t& s : strides)
     if (random.next_below(3) == 0) s = 0;
-  return as_strided(t, t.shape(), strides, t.storage_offset());
+  return geometry::as_strided(t, t.shape(), strides, t.storage_offset());
 }
 
 /// Offsets in elements from data_ptr(), in row-major order of the indices.

@@ -50,7 +50,7 @@ TEST_CASE("dimensions merge where every view allows it") {
   CHECK(nest_of(m, geometry::apply(column, geometry::expand(column, {4, 6}))).ndim == 2);
   const Tensor scalar = empty({});
   CHECK(nest_of(m, geometry::apply(scalar, geometry::expand(scalar, {4, 6}))).ndim == 1);
-  CHECK(nest_of(as_strided(m, {1, 4, 1, 6, 1}, {99, 6, 99, 1, 99}, 0)).ndim == 1);
+  CHECK(nest_of(geometry::as_strided(m, {1, 4, 1, 6, 1}, {99, 6, 99, 1, 99}, 0)).ndim == 1);
 }
 
 TEST_CASE("the innermost dimension is the one the first view has densest") {

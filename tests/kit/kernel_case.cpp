@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "ferrite/core/stream.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/copy.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/tests/kit/memory.h"
@@ -153,13 +154,13 @@ Operand KernelCase::add(Role role, const Shape& shape, DType dtype, const Tensor
   held.options = options;
   held.before = empty(flat, {.dtype = dtype});
   poison(held.before.data_ptr(), held.before.nbytes(), dtype);
-  const Tensor image = as_strided(held.before, shape, strides, first);
+  const Tensor image = geometry::as_strided(held.before, shape, strides, first);
   // Expanded elements are written several times; the last one counts, also for the reference.
   if (values.defined() && values.numel() > 0) kernels::copy(Stream(), image, values);
 
   held.buffer = empty(flat, {.dtype = dtype, .device = device_});
   held.buffer.copy_(held.before);
-  held.tested = as_strided(held.buffer, shape, strides, first);
+  held.tested = geometry::as_strided(held.buffer, shape, strides, first);
   const DType wide = reference_dtype(dtype);
   held.reference = empty_strided(shape, role == Role::output ? contiguous_strides(shape) : strides,
                                  {.dtype = wide});

@@ -429,8 +429,8 @@ TEST_CASE("every op takes complex numbers or says that it does not") {
   // Those whose values the tests above compare, and ops made of them or that only move elements;
   // softmax and its like with a real `dtype`. A new op that would drop imaginary parts is not here.
   std::istringstream names(
-      "abs bincount add add_ addcdiv addcdiv_ addcmul addcmul_ addr allclose angle atleast_1d "
-      "atleast_2d atleast_3d "
+      "abs as_strided bincount add add_ addcdiv addcdiv_ addcmul addcmul_ addr allclose angle "
+      "atleast_1d atleast_2d atleast_3d "
       "block_diag broadcast_tensors cartesian_prod cat channel_shuffle chunk clone "
       "column_stack combinations contiguous copy_ corrcoef cov cross deg2rad deg2rad_ diag "
       "diag_embed diagflat diagonal diagonal_scatter diff div div_ dsplit dstack einsum eq equal "

@@ -210,6 +210,7 @@ const std::vector<Case>& cases() {
     {"matrix_power", {{2, 3, 3}}, [](In x) { return linalg::matrix_power(x[0], 5) + linalg::matrix_power(spd(x[0]), -2); }, -25.39989165, -199.7459644},
     {"matrix_norm", {{2, 3, 4}}, [](In x) { return linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64})) + linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64}), "nuc") + linalg::matrix_norm(x[0], 1.0) + linalg::matrix_norm(x[0], -INFINITY) + linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64}), 2.0); }, 37.96729854, 2.181885692},
     {"norm", {{3, 4}}, [](In x) { return linalg::norm(x[0]) + sum(linalg::norm(x[0], 3.0, 1)) + linalg::vector_norm(x[0], 1); }, 25.67355699, 1.834307236},
+    {"as_strided", {{3, 4}}, [](In x) { return as_strided(sin(x[0]).t(), {2, 3, 2}, {3, 1, 2}, 1); }, 1.403311529, -0.1938446236},
   };
   return all;
 }

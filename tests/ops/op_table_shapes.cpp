@@ -25,6 +25,8 @@ void add_views(std::vector<Op>& table) {
   add("select", [](T x) { return x[1]; });
   add("slice", [](T x) { return x.slice(2, 1, 4, 2); });
   add("unfold", [](T x) { return x.unfold(2, 2, 1); });
+  add("as_strided", [](T x) { return as_strided(x, {3, 2}, {4, 1}); });
+  add("as_strided", [](T x) { return x.as_strided({3, 2}, {1, 1}); });
   add("unflatten", [](T x) { return unflatten(x, 2, {2, 2}); });
   add("diagonal", [](T x) { return diagonal(x, 1); });
   add("flip", [](T x) { return flip(x, {0, 2}); });
