@@ -83,21 +83,20 @@ void once_differentiable() {
                 "its gradient cannot be differentiated again (create_graph)");
 }
 
-void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients, bool retain_graph,
+void backward(TensorList outputs, TensorList gradients, std::optional<bool> retain_graph,
               bool create_graph) {
   check_counts(outputs.size(), gradients.size());
-  Pass pass(retain_graph || create_graph, create_graph, true);
+  const bool retains = retain_graph.value_or(create_graph);
+  Pass pass(retains || create_graph, create_graph, true);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], create_graph,
-             retain_graph);
+    add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], create_graph, retains);
   pass.run();
 }
 
-std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                         std::span<const Tensor> gradients, bool retain_graph, bool create_graph,
-                         bool allow_unused) {
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients,
+                         std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
   check_counts(outputs.size(), gradients.size());
-  Pass pass(retain_graph || create_graph, create_graph, false);
+  Pass pass(retain_graph.value_or(false) || create_graph, create_graph, false);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     add_root(pass, outputs[i], gradients.empty() ? Tensor() : gradients[i], true, true);
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -3,13 +3,13 @@
 
 #include <concepts>
 #include <functional>
-#include <initializer_list>
-#include <span>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/tensor_list.h"
 
 namespace ferrite {
 
@@ -63,37 +63,23 @@ void queue_callback(std::function<void()> f);
 
 /// Accumulates into grad() of every leaf that `outputs` depend on. `gradients`: one per output, of
 /// the same shape, dtype and device; undefined (or an empty list) means 1 for one-element outputs.
+/// The graph is kept for further passes with retain_graph, which is create_graph unless given.
 /// AutogradError if an output requires no gradient or the graph was released.
-void backward(std::span<const Tensor> outputs, std::span<const Tensor> gradients = {},
-              bool retain_graph = false, bool create_graph = false);
-
-/// The same of lists in braces: `autograd::backward({loss, other})`.
-inline void backward(std::initializer_list<Tensor> outputs,
-                     std::initializer_list<Tensor> gradients = {}, bool retain_graph = false,
-                     bool create_graph = false) {
-  backward(std::span(outputs.begin(), outputs.size()),
-           std::span(gradients.begin(), gradients.size()), retain_graph, create_graph);
-}
+///
+///   autograd::backward({loss, other});
+void backward(TensorList outputs, TensorList gradients = {}, std::optional<bool> retain_graph = {},
+              bool create_graph = false);
 
 /// torch.autograd.grad: returns the gradients of `inputs` (any tensors on the tape) without
 /// changing any grad(). For an input that the outputs do not depend on, throws AutogradError, or
-/// returns an undefined tensor if `allow_unused`.
-std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                         std::span<const Tensor> gradients = {}, bool retain_graph = false,
-                         bool create_graph = false, bool allow_unused = false);
-
-/// The same of lists in braces.
+/// returns an undefined tensor if `allow_unused`. Other arguments and errors are those of
+/// backward().
 ///
 ///   std::vector<Tensor> gradients = autograd::grad({loss}, {x, y});
-inline std::vector<Tensor> grad(std::initializer_list<Tensor> outputs,
-                                std::initializer_list<Tensor> inputs,
-                                std::initializer_list<Tensor> gradients = {},
-                                bool retain_graph = false, bool create_graph = false,
-                                bool allow_unused = false) {
-  return grad(std::span(outputs.begin(), outputs.size()), std::span(inputs.begin(), inputs.size()),
-              std::span(gradients.begin(), gradients.size()), retain_graph, create_graph,
-              allow_unused);
-}
+///   gradients = autograd::grad(loss, net.parameters(), {}, std::nullopt, /*create_graph=*/true);
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients = {},
+                         std::optional<bool> retain_graph = {}, bool create_graph = false,
+                         bool allow_unused = false);
 
 }  // namespace autograd
 }  // namespace ferrite

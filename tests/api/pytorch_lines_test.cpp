@@ -1,0 +1,32 @@
+// Lines as users of PyTorch type them: each means what the longer line does.
+#include <doctest/doctest.h>
+#include <ferrite/ferrite.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+using namespace ferrite;
+
+TEST_CASE("gradients of one tensor, lists in braces and lists of parameters") {
+  nn::Linear net(2, 1);
+  const Tensor w = net.weight, loss = (net(ones({1, 2})) * w).sum();
+  const Tensor wanted = autograd::grad({loss}, {w}, {}, true)[0];
+  for (const auto& gradients : {
+           autograd::grad(loss, w, {}, true),
+           autograd::grad({loss}, net.parameters(), {}, true, true),
+           autograd::grad(loss, net.parameters(), {}, std::nullopt, true),
+           autograd::grad({loss}, {w, net.bias}, {}, std::nullopt, true),
+           autograd::grad(std::vector<Tensor>{loss}, {w}, {ones({})}, true),
+       })
+    CHECK(equal(gradients[0], wanted));
+  CHECK(autograd::grad({loss}, {w}, {}, std::nullopt, true)[0].requires_grad());
+  CHECK(autograd::grad({loss}, net.parameters()).size() == 2);
+  CHECK_THROWS_AS(autograd::grad(loss, w), AutogradError);  // the graph is gone
+  const Tensor again = (w * w).sum();
+  autograd::backward(again, {}, std::nullopt, /*create_graph=*/true);
+  CHECK(w.grad().requires_grad());
+  w.set_grad({});
+  autograd::backward({again, again.clone()});
+  CHECK(equal(w.grad().detach(), 4 * w.detach()));
+}
