@@ -44,7 +44,7 @@ void scale(const FlatBatches& gradients, const Tensor& scale, const char* op) {
 
 }  // namespace
 
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type,
+Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
                        bool error_if_nonfinite) {
   NoGradGuard guard;
   const auto gradients = FlatBatches::of_gradients(parameters);
@@ -53,7 +53,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, doub
   return found.norm;
 }
 
-void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
+void clip_grad_value_(TensorList parameters, double clip_value) {
   FERRITE_CHECK(clip_value >= 0, ValueError, "clip_grad_value_",
                 "expected a clip_value of 0 or more, got {}", clip_value);
   NoGradGuard guard;
@@ -63,15 +63,14 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
   gradients.write_back("clip_grad_value_");
 }
 
-Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type, bool error_if_nonfinite) {
+Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfinite) {
   NoGradGuard guard;
   FlatBatches arrays;
   for (const Tensor& t : tensors) arrays.add(t);
   return norm_of(arrays, 1, norm_type, error_if_nonfinite, "get_total_norm").norm;
 }
 
-void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
-                           const Tensor& total_norm) {
+void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
   FERRITE_CHECK(total_norm.defined() && total_norm.numel() == 1 && total_norm.dtype() == kFloat64,
                 ValueError, "clip_grads_with_norm_", "expected one float64 number, got {}",
                 total_norm.describe());

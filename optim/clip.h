@@ -3,9 +3,7 @@
 // clip_grad_norm_(optimizer.parameters(group), ...).
 #pragma once
 
-#include <span>
-
-#include "ferrite/core/tensor.h"
+#include "ferrite/core/tensor_list.h"
 
 namespace ferrite::optim {
 
@@ -19,22 +17,20 @@ namespace ferrite::optim {
 /// stream is next waited for (item(), synchronize(), printing).
 ///
 ///   loss.backward();
-///   optim::clip_grad_norm_(model.parameters(), 1.0);
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, double norm_type = 2,
+///   optim::clip_grad_norm_(model.parameters(), 1.0);  // or ({w, v}, 1.0), or (w, 1.0)
+Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type = 2,
                        bool error_if_nonfinite = false);
 
 /// torch.nn.utils.clip_grad_value_: clamps every element to [-clip_value, clip_value].
-void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
+void clip_grad_value_(TensorList parameters, double clip_value);
 
 /// torch.nn.utils.get_total_norm: the norm of `tensors` (gradients, parameters) as one vector.
 /// Undefined tensors are skipped.
-Tensor get_total_norm(std::span<const Tensor> tensors, double norm_type = 2,
-                      bool error_if_nonfinite = false);
+Tensor get_total_norm(TensorList tensors, double norm_type = 2, bool error_if_nonfinite = false);
 
 /// torch.nn.utils.clip_grads_with_norm_: clips by a known norm, one float64 number, such as that of
 /// gradients on several processes.
-void clip_grads_with_norm_(std::span<const Tensor> parameters, double max_norm,
-                           const Tensor& total_norm);
+void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm);
 
 }  // namespace ferrite::optim
 

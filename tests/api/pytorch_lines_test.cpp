@@ -30,3 +30,22 @@ TEST_CASE("gradients of one tensor, lists in braces and lists of parameters") {
   autograd::backward({again, again.clone()});
   CHECK(equal(w.grad().detach(), 4 * w.detach()));
 }
+
+TEST_CASE("gradients of one tensor and of lists in braces are clipped") {
+  const Tensor w = zeros({2}, requires_grad()), v = zeros({2}, requires_grad());
+  const auto set = [&] {
+    w.set_grad(full({2}, 3.0));
+    v.set_grad(full({2}, 4.0));
+  };
+  set();
+  CHECK(nn::utils::clip_grad_norm_(w, 1.).item<double>() == doctest::Approx(std::sqrt(18.0)));
+  CHECK(v.grad()[0].item<float>() == 4);
+  set();
+  CHECK(nn::utils::clip_grad_norm_({w, v}, 1.).item<double>() == doctest::Approx(std::sqrt(50.0)));
+  set();
+  nn::utils::clip_grad_value_(w, 1.);
+  CHECK(w.grad()[0].item<float>() == 1);
+  CHECK(v.grad()[0].item<float>() == 4);
+  nn::utils::clip_grad_value_({w, v}, 0.5);
+  CHECK(v.grad()[0].item<float>() == 0.5f);
+}
