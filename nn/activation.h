@@ -7,6 +7,7 @@
 
 #include "ferrite/nn/module.h"
 #include "ferrite/ops/activation.h"
+#include "ferrite/ops/pair.h"
 
 namespace ferrite::nn {
 
@@ -68,8 +69,15 @@ class Tanh : public Cloneable<Tanh> {
 /// the tanh approximation.
 class GELU : public Cloneable<GELU> {
  public:
-  explicit GELU(GeluApproximation approximate = GeluApproximation::none)
+  /// {.approximate = "tanh"}.
+  struct Options {
+    [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+    /// Whether it is exact or the tanh approximation.
+    Choice<GeluApproximation> approximate = GeluApproximation::none;
+  };
+  explicit GELU(Choice<GeluApproximation> approximate = GeluApproximation::none)
       : approximate_(approximate) {}
+  explicit GELU(const Options& options) : approximate_(options.approximate) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
   /// "none" or "tanh".

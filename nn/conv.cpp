@@ -112,13 +112,12 @@ std::optional<std::int64_t> ConvNd<N>::multiply_adds(std::span<const Tensor>,
 
 template <int N>
 std::string ConvNd<N>::extra_repr() const {
-  constexpr const char* kModes[] = {"zeros", "reflect", "replicate", "circular"};
   const ConvOptions<N>& o = options_;
   std::string text = describe(weight.size(1) * o.groups, weight.size(0), weight, o.stride,
                               o.padding.is_same ? "same" : repr_sizes(o.padding.size), o.dilation,
                               SizeOf<N>(0), o.groups, bias.defined());
   if (o.padding_mode != PadMode::constant)
-    text += fmt::format(", padding_mode={}", kModes[static_cast<int>(o.padding_mode)]);
+    text += fmt::format(", padding_mode={}", o.padding_mode.name());
   return text;
 }
 

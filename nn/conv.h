@@ -18,8 +18,9 @@ struct ConvOptions {
   SizeOf<N> dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  /// What the padding holds: zeros (constant), or values of the input, as pad() defines them.
-  PadMode padding_mode = PadMode::constant;
+  /// What the padding holds: zeros (constant), or values of the input, as pad() defines them; or
+  /// "zeros", "reflect", "replicate", "circular".
+  Choice<PadMode> padding_mode = PadMode::constant;
 };
 using Conv1dOptions = ConvOptions<1>;
 using Conv2dOptions = ConvOptions<2>;
@@ -37,7 +38,8 @@ class ConvNd : public Module {
   /// In PyTorch's order: `Conv2d(1, 8, 3, 1, 1)` has a stride and a padding of 1.
   ConvNd(std::int64_t in_channels, std::int64_t out_channels, SizeOf<N> kernel_size,
          SizeOf<N> stride, PaddingOf<N> padding = 0, SizeOf<N> dilation = 1,
-         std::int64_t groups = 1, bool bias = true, PadMode padding_mode = PadMode::constant)
+         std::int64_t groups = 1, bool bias = true,
+         Choice<PadMode> padding_mode = PadMode::constant)
       : ConvNd(in_channels, out_channels, kernel_size,
                {.stride = stride,
                 .padding = padding,

@@ -90,7 +90,7 @@ Fans calculate_fans(const Tensor& weight) {
   return {.in = weight.size(1) * receptive, .out = weight.size(0) * receptive};
 }
 
-double calculate_gain(Nonlinearity nonlinearity, double negative_slope) {
+double calculate_gain(Choice<Nonlinearity> nonlinearity, double negative_slope) {
   switch (nonlinearity) {
     case Nonlinearity::linear:
     case Nonlinearity::sigmoid:
@@ -184,15 +184,15 @@ const Tensor& xavier_normal_(const Tensor& t, double gain, Generator* generator)
   return init::normal_(t, 0, xavier_std(t, gain), generator);
 }
 
-const Tensor& kaiming_uniform_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity,
-                               Generator* generator) {
+const Tensor& kaiming_uniform_(const Tensor& t, double a, Choice<FanMode> mode,
+                               Choice<Nonlinearity> nonlinearity, Generator* generator) {
   if (t.numel() == 0) return t;
   const double bound = std::numbers::sqrt3 * kaiming_std(t, a, mode, nonlinearity);
   return init::uniform_(t, -bound, bound, generator);
 }
 
-const Tensor& kaiming_normal_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity,
-                              Generator* generator) {
+const Tensor& kaiming_normal_(const Tensor& t, double a, Choice<FanMode> mode,
+                              Choice<Nonlinearity> nonlinearity, Generator* generator) {
   if (t.numel() == 0) return t;
   return init::normal_(t, 0, kaiming_std(t, a, mode, nonlinearity), generator);
 }

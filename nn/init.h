@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
 
@@ -16,6 +17,36 @@ namespace ferrite::nn::init {
 enum class FanMode : std::uint8_t { fan_in, fan_out };
 /// The nonlinearity that follows the layer; `linear` also stands for convolutions and the identity.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
+
+}  // namespace ferrite::nn::init
+
+namespace ferrite {
+template <>
+struct detail::ChoiceNames<nn::init::FanMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::pair<const char*, nn::init::FanMode> kNames[] = {
+      {"fan_in", nn::init::FanMode::fan_in}, {"fan_out", nn::init::FanMode::fan_out}};
+};
+template <>
+struct detail::ChoiceNames<nn::init::Nonlinearity> {
+  static constexpr const char* kOption = "nonlinearity";
+  static constexpr std::pair<const char*, nn::init::Nonlinearity> kNames[] = {
+      {"linear", nn::init::Nonlinearity::linear},
+      {"sigmoid", nn::init::Nonlinearity::sigmoid},
+      {"tanh", nn::init::Nonlinearity::tanh},
+      {"relu", nn::init::Nonlinearity::relu},
+      {"leaky_relu", nn::init::Nonlinearity::leaky_relu},
+      {"selu", nn::init::Nonlinearity::selu},
+      {"conv1d", nn::init::Nonlinearity::linear},
+      {"conv2d", nn::init::Nonlinearity::linear},
+      {"conv3d", nn::init::Nonlinearity::linear},
+      {"conv_transpose1d", nn::init::Nonlinearity::linear},
+      {"conv_transpose2d", nn::init::Nonlinearity::linear},
+      {"conv_transpose3d", nn::init::Nonlinearity::linear}};
+};
+}  // namespace ferrite
+
+namespace ferrite::nn::init {
 
 /// While one exists, functions of its thread that draw random numbers for a tensor leave the tensor
 /// as it is: layers made meanwhile have weights of no defined values, at no cost, for those who
@@ -40,7 +71,7 @@ struct Fans {
 Fans calculate_fans(const Tensor& weight);
 /// The factor that compensates for the decrease of the standard deviation by a nonlinearity;
 /// `negative_slope` is that of leaky_relu.
-double calculate_gain(Nonlinearity nonlinearity, double negative_slope = 0.01);
+double calculate_gain(Choice<Nonlinearity> nonlinearity, double negative_slope = 0.01);
 
 /// Draws the elements of a floating tensor of any shape uniformly from [low, high), in place,
 /// without recording it, and returns the tensor. The numbers come from `generator`, or from the
@@ -84,12 +115,13 @@ const Tensor& xavier_uniform_(const Tensor& t, double gain = 1, Generator* gener
 /// Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)).
 const Tensor& xavier_normal_(const Tensor& t, double gain = 1, Generator* generator = nullptr);
 /// Uniform within +-gain sqrt(3 / fan) (He et al. 2015); `a` is the slope of leaky_relu.
-const Tensor& kaiming_uniform_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
-                               Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
+const Tensor& kaiming_uniform_(const Tensor& t, double a = 0,
+                               Choice<FanMode> mode = FanMode::fan_in,
+                               Choice<Nonlinearity> nonlinearity = Nonlinearity::leaky_relu,
                                Generator* generator = nullptr);
 /// Normal with standard deviation gain / sqrt(fan).
-const Tensor& kaiming_normal_(const Tensor& t, double a = 0, FanMode mode = FanMode::fan_in,
-                              Nonlinearity nonlinearity = Nonlinearity::leaky_relu,
+const Tensor& kaiming_normal_(const Tensor& t, double a = 0, Choice<FanMode> mode = FanMode::fan_in,
+                              Choice<Nonlinearity> nonlinearity = Nonlinearity::leaky_relu,
                               Generator* generator = nullptr);
 /// Makes the rows of the matrix [size(0), product of other sizes], or its columns if there are
 /// fewer of them, orthogonal with length `gain` (Saxe et al. 2014). Runs on the host. ShapeError

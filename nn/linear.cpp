@@ -166,9 +166,8 @@ Tensor EmbeddingBag::forward(const Tensor& indices, const Tensor& offsets,
 }
 
 std::string EmbeddingBag::extra_repr() const {
-  constexpr const char* kModes[] = {"sum", "mean", "max"};
   std::string text = fmt::format("{}, {}{}, mode='{}'", weight.size(0), weight.size(1),
-                                 limits_repr(options_), kModes[static_cast<int>(options_.mode)]);
+                                 limits_repr(options_), options_.mode.name());
   if (options_.padding_idx) text += fmt::format(", padding_idx={}", *options_.padding_idx);
   return text;
 }

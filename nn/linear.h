@@ -92,8 +92,8 @@ struct EmbeddingBagLayerOptions {
   /// Whether the gradient of a row is divided by how often the indices contain it; ValueError with
   /// BagMode::max.
   bool scale_grad_by_freq = false;
-  BagMode mode = BagMode::mean;      ///< how the rows of a bag become one: sum, mean or max
-  bool include_last_offset = false;  ///< whether the last offset is the end of the last bag
+  Choice<BagMode> mode = BagMode::mean;  ///< how the rows of a bag become one: sum, mean or max
+  bool include_last_offset = false;      ///< whether the last offset is the end of the last bag
   std::optional<std::int64_t> padding_idx = {};  ///< a row that starts as zero and does not count
 };
 

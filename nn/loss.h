@@ -26,7 +26,7 @@ class PairLoss : public Module {
   /// {.reduction = Reduction::sum}, where that is the only option.
   struct ReductionOptions {
     /// Whether the result is the mean, the sum, or each value.
-    Reduction reduction = Reduction::mean;
+    Choice<Reduction> reduction = Reduction::mean;
   };
   explicit PairLoss(const ReductionOptions& options) requires std::same_as<Options, Reduction>
       : options_(options.reduction) {}

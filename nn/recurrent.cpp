@@ -83,6 +83,8 @@ RNNBase::RNNBase(const char* name, int gates, int states, std::int64_t input_siz
                 "dropout: expected a probability, got {}", options.dropout);
   FERRITE_CHECK(options.proj_size == 0 || states == 2, ValueError, name,
                 "proj_size is an option of LSTM only, got {}", options.proj_size);
+  FERRITE_CHECK(options.nonlinearity == Nonlinearity::tanh || gates == 1, ValueError, name,
+                "nonlinearity is an option of RNN only, got {}", options.nonlinearity.name());
   FERRITE_CHECK(options.proj_size >= 0 && options.proj_size < hidden_size, ValueError, name,
                 "expected a proj_size of 0 or more and below the hidden_size {}, got {}",
                 hidden_size, options.proj_size);
@@ -333,9 +335,12 @@ Tensor LSTM::run_steps(const Tensor& x, const RNNWeights& w, States& s, bool rev
   return all.output;
 }
 
-RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options,
-         Nonlinearity nonlinearity)
-    : Cloneable("RNN", 1, 1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
+    : Cloneable("RNN", 1, 1, input_size, hidden_size, options) {}
+
+RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, RNNOptions options,
+         Choice<Nonlinearity> nonlinearity)
+    : RNN(input_size, hidden_size, (options.nonlinearity = nonlinearity, options)) {}
 
 Tensor RNN::forward(const Tensor& input) { return run(input, {}).output; }
 
@@ -354,7 +359,7 @@ Tensor RNN::project(const Tensor& input, const RNNWeights& w) const {
 }
 
 void RNN::step(const Tensor& projected, const RNNWeights& w, States& s) const {
-  s[0] = rnn_step(projected, w, s[0], nonlinearity_);
+  s[0] = rnn_step(projected, w, s[0], options().nonlinearity);
 }
 
 GRU::GRU(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options)
@@ -386,6 +391,8 @@ RNNCellBase::RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden
                          const RNNCellOptions& options)
     : weight_ih(empty({gates * hidden_size, input_size})),
       weight_hh(empty({gates * hidden_size, hidden_size})) {
+  FERRITE_CHECK(options.nonlinearity == Nonlinearity::tanh || gates == 1, ValueError, "rnn_cell",
+                "nonlinearity is an option of RNNCell only, got {}", options.nonlinearity.name());
   if (options.bias) {
     bias_ih = empty({gates * hidden_size});
     bias_hh = empty({gates * hidden_size});
@@ -423,9 +430,12 @@ std::string RNNCellBase::extra_repr() const {
                      bias_ih.defined() ? "" : ", bias=False");
 }
 
-RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options,
-                 Nonlinearity nonlinearity)
-    : Cloneable(1, input_size, hidden_size, options), nonlinearity_(nonlinearity) {}
+RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)
+    : Cloneable(1, input_size, hidden_size, options), nonlinearity_(options.nonlinearity) {}
+
+RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptions options,
+                 Choice<Nonlinearity> nonlinearity)
+    : RNNCell(input_size, hidden_size, (options.nonlinearity = nonlinearity, options)) {}
 
 Tensor RNNCell::forward(const Tensor& input, const Tensor& h) {
   check_input(input);

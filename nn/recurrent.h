@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/named_tuple.h"
 #include "ferrite/nn/module.h"
 #include "ferrite/nn/packed_sequence.h"
@@ -19,8 +20,25 @@ namespace ferrite::nn {
 
 using utils::rnn::PackedSequence;
 
+/// The nonlinearity of an RNN: tanh or relu.
+enum class Nonlinearity : std::uint8_t { tanh, relu };
+
+}  // namespace ferrite::nn
+
+namespace ferrite {
+template <>
+struct detail::ChoiceNames<nn::Nonlinearity> {
+  static constexpr const char* kOption = "nonlinearity";
+  static constexpr std::pair<const char*, nn::Nonlinearity> kNames[] = {
+      {"tanh", nn::Nonlinearity::tanh}, {"relu", nn::Nonlinearity::relu}};
+};
+}  // namespace ferrite
+
+namespace ferrite::nn {
+
 struct RNNOptions {
   std::int64_t num_layers = 1;  ///< each layer reads the output of the previous one
+  Choice<Nonlinearity> nonlinearity = Nonlinearity::tanh;  ///< of an RNN: tanh or relu
   bool bias = true;
   bool batch_first = false;  ///< input and output are [N, T, *], not [T, N, *]; states stay as
                              ///< they are
@@ -236,19 +254,17 @@ struct GRUPackedOutput {
 };
 using RNNPackedOutput = GRUPackedOutput;  ///< of packed sequences
 
-/// The nonlinearity of an RNN: tanh or relu.
-enum class Nonlinearity : std::uint8_t { tanh, relu };
-
 /// h = tanh(weight_ih x + bias_ih + weight_hh h + bias_hh), or with relu (Elman 1990). `rnn(x)`
 /// starts from zeros, `rnn(x, h_0)` from this state; called through Module it returns only the
 /// output. Shapes and errors are those of RNNBase.
 ///
-///   nn::RNN rnn(8, 16, {.num_layers = 2}, nn::Nonlinearity::relu);
+///   nn::RNN rnn(8, 16, {.num_layers = 2, .nonlinearity = "relu"});
 ///   auto [output, h_n] = rnn(randn({10, 4, 8}));  // [10, 4, 16] and [2, 4, 16]
 class RNN : public Cloneable<RNN, RNNBase> {
  public:
-  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {},
-      Nonlinearity nonlinearity = Nonlinearity::tanh);
+  RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
+  RNN(std::int64_t input_size, std::int64_t hidden_size, RNNOptions options,
+      Choice<Nonlinearity> nonlinearity);
   Tensor forward(const Tensor& input) override;
   RNNOutput forward(const Tensor& input, const Tensor& h_0);
   RNNOutput operator()(const Tensor& input, const Tensor& h_0 = {}) {
@@ -263,11 +279,8 @@ class RNN : public Cloneable<RNN, RNNBase> {
   Tensor project(const Tensor& input, const RNNWeights& weights) const override;
   void step(const Tensor& projected, const RNNWeights& weights, States& states) const override;
   const char* mode() const override {
-    return nonlinearity_ == Nonlinearity::relu ? "RNN_RELU" : "RNN_TANH";
+    return options().nonlinearity == Nonlinearity::relu ? "RNN_RELU" : "RNN_TANH";
   }
-
- private:
-  Nonlinearity nonlinearity_;
 };
 
 /// Gated recurrent units (Cho et al. 2014), with PyTorch's order of gates: reset, update, new.
@@ -299,6 +312,7 @@ class GRU : public Cloneable<GRU, RNNBase> {
 
 struct RNNCellOptions {
   bool bias = true;
+  Choice<Nonlinearity> nonlinearity = Nonlinearity::tanh;  ///< of an RNNCell: tanh or relu
 };
 
 /// The common base of the cells, which make one step of one layer. Inputs are [N, input_size],
@@ -336,8 +350,9 @@ class RNNCellBase : public Module {
 ///   Tensor h = cell(randn({4, 8}));  // [4, 16], from a state of zeros
 class RNNCell : public Cloneable<RNNCell, RNNCellBase> {
  public:
-  RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {},
-          Nonlinearity nonlinearity = Nonlinearity::tanh);
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptions options,
+          Choice<Nonlinearity> nonlinearity);
   Tensor forward(const Tensor& input) override { return forward(input, {}); }
   Tensor forward(const Tensor& input, const Tensor& h);
   Tensor operator()(const Tensor& input, const Tensor& h = {}) {

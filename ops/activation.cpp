@@ -173,7 +173,7 @@ Tensor ops::gelu_gradient(const Tensor& grad, const Tensor& x, GeluApproximation
                                                   : gelu_erf_gradient(grad, x);
 }
 
-Tensor gelu(const Tensor& x, GeluApproximation approximation) {
+Tensor gelu(const Tensor& x, Choice<GeluApproximation> approximation) {
   if (approximation == GeluApproximation::tanh)
     return ops::unary(x, "gelu", UnaryOp::gelu_tanh, Takes::floating, Keeps::input,
                       gelu_tanh_gradient);

@@ -6,6 +6,7 @@
 // in place and returns it. All gradients are differentiable to any order.
 #pragma once
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/generator.h"
 #include "ferrite/core/tensor.h"
 
@@ -13,6 +14,12 @@ namespace ferrite {
 
 /// Whether GELU is exact or by tanh.
 enum class GeluApproximation : std::uint8_t { none, tanh };
+template <>
+struct detail::ChoiceNames<GeluApproximation> {
+  static constexpr const char* kOption = "approximate";
+  static constexpr std::pair<const char*, GeluApproximation> kNames[] = {
+      {"none", GeluApproximation::none}, {"tanh", GeluApproximation::tanh}};
+};
 
 /// max(x, 0); NaN stays NaN. Integers stay integers; DTypeError for bool.
 Tensor relu(const Tensor& x);
@@ -22,7 +29,7 @@ Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);
 /// x * Phi(x), with Phi the normal distribution function, or with its tanh approximation.
 /// Hendrycks and Gimpel, 2016.
-Tensor gelu(const Tensor& x, GeluApproximation approximation = GeluApproximation::none);
+Tensor gelu(const Tensor& x, Choice<GeluApproximation> approximation = GeluApproximation::none);
 /// x * sigmoid(x)
 Tensor silu(const Tensor& x);
 /// 1 / (1 + e^-x).

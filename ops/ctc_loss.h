@@ -12,7 +12,7 @@ namespace ferrite {
 struct CtcLossOptions {
   std::int64_t blank = 0;  ///< the class that is no label
   /// The mean of each loss divided by its target's length (1 if that is 0), or the sum.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   /// Losses of targets that do not fit their input become 0, and so do their gradients; otherwise
   /// they are infinite, and their gradients NaN.
   bool zero_infinity = false;

@@ -3,12 +3,19 @@
 
 #include <optional>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
 
 /// How the rows of a bag become one: sum, mean or max.
 enum class BagMode : std::uint8_t { sum, mean, max };
+template <>
+struct detail::ChoiceNames<BagMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::pair<const char*, BagMode> kNames[] = {
+      {"sum", BagMode::sum}, {"mean", BagMode::mean}, {"max", BagMode::max}};
+};
 
 /// The options of embedding_bag().
 struct EmbeddingBagOptions {
@@ -18,7 +25,7 @@ struct EmbeddingBagOptions {
   /// Whether the gradient of a row is divided by how often the indices contain it; ValueError with
   /// BagMode::max.
   bool scale_grad_by_freq = false;
-  BagMode mode = BagMode::mean;
+  Choice<BagMode> mode = BagMode::mean;
   Tensor per_sample_weights = {};    ///< of the shape of the indices; with `sum` only (ValueError)
   bool include_last_offset = false;  ///< the last offset is the end of the last bag
   std::optional<std::int64_t> padding_idx = {};  ///< a row that does not count; may be negative

@@ -1,6 +1,7 @@
 // Sampling images and volumes at given points (spatial transformers; Jaderberg et al., 2015).
 #pragma once
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -10,11 +11,28 @@ namespace ferrite {
 enum class GridSampleMode : std::uint8_t { bilinear, nearest, bicubic };
 /// What is outside of the image: zeros, its nearest border, or its mirror image.
 enum class GridSamplePadding : std::uint8_t { zeros, border, reflection };
+template <>
+struct detail::ChoiceNames<GridSampleMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::pair<const char*, GridSampleMode> kNames[] = {
+      {"bilinear", GridSampleMode::bilinear},
+      {"nearest", GridSampleMode::nearest},
+      {"bicubic", GridSampleMode::bicubic}};
+};
+template <>
+struct detail::ChoiceNames<GridSamplePadding> {
+  static constexpr const char* kOption = "padding_mode";
+  static constexpr std::pair<const char*, GridSamplePadding> kNames[] = {
+      {"zeros", GridSamplePadding::zeros},
+      {"border", GridSamplePadding::border},
+      {"reflection", GridSamplePadding::reflection}};
+};
 
 /// The options of grid_sample().
 struct GridSampleOptions {
-  GridSampleMode mode = GridSampleMode::bilinear;
-  GridSamplePadding padding_mode = GridSamplePadding::zeros;  ///< what lies outside of the image
+  Choice<GridSampleMode> mode = GridSampleMode::bilinear;
+  Choice<GridSamplePadding> padding_mode =
+      GridSamplePadding::zeros;  ///< what lies outside of the image
   /// Whether -1 and 1 are the centres of the corner pixels, rather than the corners of the image.
   bool align_corners = false;
 };

@@ -67,7 +67,7 @@ Tensor weighted(const Tensor& losses, const Tensor& weight) {
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+Tensor mse_loss(const Tensor& input, const Tensor& target, Choice<Reduction> reduction) {
   if (const auto cast = ops::autocast(AutocastOp::mse_loss, input, target)) {
     const auto& [x, y] = *cast;
     return mse_loss(x, y, reduction);
@@ -77,7 +77,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) 
   return reduced(square(input - target), reduction, "mse_loss");
 }
 
-Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+Tensor l1_loss(const Tensor& input, const Tensor& target, Choice<Reduction> reduction) {
   if (const auto cast = ops::autocast(AutocastOp::l1_loss, input, target)) {
     const auto& [x, y] = *cast;
     return l1_loss(x, y, reduction);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 
 namespace ferrite {
@@ -25,13 +26,22 @@ enum class Reduction : std::uint8_t {
   None = none,
   BatchMean = batchmean
 };
+template <>
+struct detail::ChoiceNames<Reduction> {
+  static constexpr const char* kOption = "reduction";
+  static constexpr std::pair<const char*, Reduction> kNames[] = {
+      {"mean", Reduction::mean},
+      {"sum", Reduction::sum},
+      {"none", Reduction::none},
+      {"batchmean", Reduction::batchmean}};
+};
 
 /// The options of cross_entropy() and nn::CrossEntropyLoss.
 struct CrossEntropyOptions {
   /// [C], floating (ShapeError): one factor per class. It gets no gradient (AutogradError).
   Tensor weight = {};
   std::int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   double label_smoothing = 0;  ///< the share of the target spread over all classes; in [0, 1]
 };
 
@@ -56,7 +66,7 @@ struct NllLossOptions {
   /// [C], floating (ShapeError): one factor per class. It gets no gradient (AutogradError).
   Tensor weight = {};
   std::int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// -input[n][target[n]]: cross_entropy() of class indices, with log probabilities as `input`.
 /// Shapes, mean and IndexError are those of cross_entropy(); DTypeError unless `target` holds
@@ -67,7 +77,7 @@ struct NllLossOptions {
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
 /// The same, in libtorch's order of arguments.
 inline Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
-                       Reduction reduction, std::int64_t ignore_index = -100) {
+                       Choice<Reduction> reduction, std::int64_t ignore_index = -100) {
   return nll_loss(
       input, target,
       NllLossOptions{.weight = weight, .ignore_index = ignore_index, .reduction = reduction});
@@ -81,12 +91,14 @@ inline Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& 
 ///
 ///   Tensor loss = mse_loss(model(x).squeeze(1), y);               // []
 ///   Tensor each = mse_loss(prediction, target, Reduction::none);  // their shape
-Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor mse_loss(const Tensor& input, const Tensor& target,
+                Choice<Reduction> reduction = Reduction::mean);
 /// |input - target|, elementwise. Shapes and dtypes as of mse_loss().
-Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor l1_loss(const Tensor& input, const Tensor& target,
+               Choice<Reduction> reduction = Reduction::mean);
 
 struct SmoothL1LossOptions {
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   double beta = 1;  ///< where the loss changes from quadratic to linear; 0 or more
 };
 /// With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above. Shapes and dtypes as
@@ -95,7 +107,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options = {});
 
 struct HuberLossOptions {
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   double delta = 1;  ///< where the loss changes from quadratic to linear; above 0
 };
 /// With d = |input - target|: d^2 / 2 below delta, delta (d - delta / 2) above. Shapes and dtypes
@@ -105,7 +117,7 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
 /// The options of binary_cross_entropy_with_logits() and nn::BCEWithLogitsLoss.
 struct BceWithLogitsOptions {
   Tensor weight = {};  ///< factor of each loss; broadcasts to the input (ShapeError)
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   /// Factor of the positive term, such as [C] for input [N, C]; broadcasts to the input
   /// (ShapeError).
   Tensor pos_weight = {};
@@ -121,7 +133,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
 /// The options of binary_cross_entropy() and nn::BCELoss.
 struct BceOptions {
   Tensor weight = {};  ///< factor of each loss; broadcasts to the input (ShapeError)
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// -(target log(input) + (1 - target) log(1 - input)), elementwise, of probabilities; logarithms
 /// are clamped at -100, as in PyTorch. Both have one floating dtype (DTypeError) and one shape
@@ -137,7 +149,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
 struct KlDivOptions {
   /// batchmean gives the Kullback-Leibler divergence, averaged over the batch. The default is
   /// PyTorch's, the mean over all elements, which for [N, C] is C times smaller.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
   bool log_target = false;  ///< `target` holds log probabilities
 };
 /// target (log(target) - input), elementwise, with log probabilities in `input` and probabilities

@@ -77,7 +77,7 @@ Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
   return composed_loss("hinge_embedding_loss", o.reduction, elements, input, target);
 }
 
-Tensor soft_margin_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target, Choice<Reduction> reduction) {
   const auto elements = [](const Tensor& x, const Tensor& y) {
     return softplus(neg(y * x), 1, 50);
   };
@@ -207,7 +207,8 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
   return composed_loss(op, o.reduction, elements, input, target);
 }
 
-Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
+                              Choice<Reduction> reduction) {
   constexpr const char* op = "multilabel_margin_loss";
   const auto elements = [&](const Tensor& x, const Tensor& y) {
     FERRITE_CHECK(x.dim() == 1 || x.dim() == 2, ShapeError, op,

@@ -212,19 +212,19 @@ Tensor one_quantile(T t, double q, std::optional<int> dim, bool keepdim, Interpo
 
 }  // namespace
 
-Tensor quantile(T t, double q, std::optional<int> dim, bool keepdim, Interpolation how) {
+Tensor quantile(T t, double q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
       "quantile", [&] { return one_quantile(t, q, dim, keepdim, how, false, "quantile"); }, t);
 }
-Tensor quantile(T t, T q, std::optional<int> dim, bool keepdim, Interpolation how) {
+Tensor quantile(T t, T q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
       "quantile", [&] { return quantiles(t, q, dim, keepdim, how, false, "quantile"); }, t, q);
 }
-Tensor nanquantile(T t, double q, std::optional<int> dim, bool keepdim, Interpolation how) {
+Tensor nanquantile(T t, double q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
       "nanquantile", [&] { return one_quantile(t, q, dim, keepdim, how, true, "nanquantile"); }, t);
 }
-Tensor nanquantile(T t, T q, std::optional<int> dim, bool keepdim, Interpolation how) {
+Tensor nanquantile(T t, T q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
       "nanquantile", [&] { return quantiles(t, q, dim, keepdim, how, true, "nanquantile"); }, t, q);
 }

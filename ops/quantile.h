@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/reduce.h"
 
@@ -29,22 +30,33 @@ ValuesIndices mode(const Tensor& t, int dim = -1, bool keepdim = false);
 /// What a quantile between two elements is: linear in the distance, the lower, the higher, their
 /// mean (midpoint), or the nearer (of equally near ones that of even rank).
 enum class Interpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
+template <>
+struct detail::ChoiceNames<Interpolation> {
+  static constexpr const char* kOption = "interpolation";
+  static constexpr std::pair<const char*, Interpolation> kNames[] = {
+      {"linear", Interpolation::linear},
+      {"lower", Interpolation::lower},
+      {"higher", Interpolation::higher},
+      {"midpoint", Interpolation::midpoint},
+      {"nearest", Interpolation::nearest}};
+};
 /// The element of rank q (n - 1) among the n sorted ones: of all elements, 0-dimensional, or along
 /// `dim`, which keepdim leaves as size 1. ValueError unless q is in [0, 1], and for no elements;
 /// DTypeError for other than floating types.
 ///
 ///   Tensor limit = quantile(x, 0.95);
 Tensor quantile(const Tensor& t, double q, std::optional<int> dim = {}, bool keepdim = false,
-                Interpolation interpolation = Interpolation::linear);
+                Choice<Interpolation> interpolation = Interpolation::linear);
 /// The same for each of `q`, floating and 1-dimensional, along a new first dimension: [q, *]. q is
 /// in [0, 1]; values outside count as the nearest of these.
 Tensor quantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
-                Interpolation interpolation = Interpolation::linear);
+                Choice<Interpolation> interpolation = Interpolation::linear);
 /// The quantile of those elements that are not NaN.
 Tensor nanquantile(const Tensor& t, double q, std::optional<int> dim = {}, bool keepdim = false,
-                   Interpolation interpolation = Interpolation::linear);
+                   Choice<Interpolation> interpolation = Interpolation::linear);
 Tensor nanquantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {},
-                   bool keepdim = false, Interpolation interpolation = Interpolation::linear);
+                   bool keepdim = false,
+                   Choice<Interpolation> interpolation = Interpolation::linear);
 
 /// How many elements are in each of `bins` equal parts of [min, max], or of their own range if both
 /// are equal: [bins], in the dtype of t. `max` is in the last part. DTypeError for other than

@@ -118,24 +118,11 @@ Tensor pad_with_own(const Tensor& x, const Amounts& a, PadMode mode) {
 
 }  // namespace
 
-namespace {
-constexpr std::string_view kPadModes[] = {"constant", "reflect", "replicate", "circular"};
-}
-
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, Choice<PadMode> mode,
            Scalar value) {
-  const auto name = std::ranges::find(kPadModes, mode);
-  FERRITE_CHECK(name != std::end(kPadModes), ValueError, "pad",
-                "expected a mode constant, reflect, replicate or circular, got {}", mode);
-  return pad(x, amounts, static_cast<PadMode>(name - std::begin(kPadModes)), value);
-}
-
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, PadMode mode, Scalar value) {
   if (tracing::on())
     return tracing::op("pad", {x},
-                       {{"amounts", amounts},
-                        {"mode", std::string(kPadModes[static_cast<int>(mode)])},
-                        {"value", value}},
+                       {{"amounts", amounts}, {"mode", std::string(mode.name())}, {"value", value}},
                        [&] { return pad(x, amounts, mode, value); });
   const profiler::OpRange range("pad", x);
   const Amounts a = parse_amounts(x, amounts);

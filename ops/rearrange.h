@@ -1,15 +1,25 @@
 // Padding, and copies in another order.
 #pragma once
 
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/kernels/pad.h"
 
 namespace ferrite {
 
 using kernels::PadMode;  // constant, reflect, replicate, circular
+template <>
+struct detail::ChoiceNames<PadMode> {
+  static constexpr const char* kOption = "pad";
+  static constexpr std::pair<const char*, PadMode> kNames[] = {{"constant", PadMode::constant},
+                                                               {"reflect", PadMode::reflect},
+                                                               {"replicate", PadMode::replicate},
+                                                               {"circular", PadMode::circular},
+                                                               {"zeros", PadMode::constant}};
+};
 /// Pads the last dimensions: pairs (before, after) from the last dimension backwards, as
 /// torch.nn.functional.pad. The mode says with what: `value` (constant), the mirror image without
 /// the border (reflect), the border (replicate) or the opposite end (circular). Negative amounts
@@ -19,11 +29,7 @@ using kernels::PadMode;  // constant, reflect, replicate, circular
 ///
 ///   Tensor y = pad(randn({3, 8, 8}), {1, 1, 2, 0});  // [3, 10, 10]: left, right, top, bottom
 Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts,
-           PadMode mode = PadMode::constant, Scalar value = 0);
-/// The same, where `mode` is "constant", "reflect", "replicate" or "circular" (ValueError for
-/// others).
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& amounts, std::string_view mode,
-           Scalar value = 0);
+           Choice<PadMode> mode = PadMode::constant, Scalar value = 0);
 
 /// A copy with the elements in reverse order along `dims`: `flip(x, {-1})` mirrors images left to
 /// right. IndexError for a dimension that x does not have, ValueError for one given twice.

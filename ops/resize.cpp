@@ -27,15 +27,6 @@ namespace {
 
 constexpr const char* kOp = "interpolate";
 
-constexpr std::array<std::pair<Mode, const char*>, 7> kModes{
-    {{Mode::nearest, "nearest"},
-     {Mode::nearest_exact, "nearest-exact"},
-     {Mode::linear, "linear"},
-     {Mode::bilinear, "bilinear"},
-     {Mode::bicubic, "bicubic"},
-     {Mode::trilinear, "trilinear"},
-     {Mode::area, "area"}}};
-
 bool is_nearest(Mode mode) { return mode == Mode::nearest || mode == Mode::nearest_exact; }
 
 ResizeFilter filter_of(Mode mode) {
@@ -298,21 +289,7 @@ Tensor by_area(const Tensor& input, const InterpolateOptions& o) {
 
 }  // namespace
 
-const char* InterpolateModeName::name() const {
-  return std::ranges::find(kModes, mode, [](const auto& m) { return m.first; })->second;
-}
-
-InterpolateModeName::InterpolateModeName(std::string_view name) : mode(Mode::nearest) {
-  const auto found =
-      std::ranges::find(kModes, name, [](const auto& m) { return std::string_view(m.second); });
-  FERRITE_CHECK(found != kModes.end(), ValueError, kOp,
-                "expected a mode \"nearest\", \"nearest-exact\", \"linear\", \"bilinear\", "
-                "\"bicubic\", \"trilinear\" or \"area\", got \"{}\"",
-                name);
-  mode = found->first;
-}
-
-Tensor interpolate(const Tensor& input, InterpolateSize size, InterpolateModeName mode,
+Tensor interpolate(const Tensor& input, InterpolateSize size, Choice<InterpolateMode> mode,
                    std::optional<bool> align_corners) {
   return interpolate(input, {.size = size, .mode = mode, .align_corners = align_corners});
 }

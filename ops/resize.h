@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
+#include <utility>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/ops/pair.h"
 #include "ferrite/ops/pool.h"
@@ -24,18 +24,14 @@ enum class InterpolateMode : std::uint8_t {
   area            ///< means of windows: adaptive average pooling
 };
 
-/// The mode, or PyTorch's name of it: "nearest", "nearest-exact", "linear", "bilinear", "bicubic",
-/// "trilinear", "area" (ValueError for other names).
-struct InterpolateModeName {
-  constexpr InterpolateModeName(InterpolateMode given) : mode(given) {}
-  InterpolateModeName(std::string_view name);
-  InterpolateModeName(const std::string& name) : InterpolateModeName(std::string_view(name)) {}
-  InterpolateModeName(const char* name) : InterpolateModeName(std::string_view(name)) {}
-  constexpr operator InterpolateMode() const { return mode; }
-  /// PyTorch's name of the mode.
-  const char* name() const;
-
-  InterpolateMode mode;
+template <>
+struct detail::ChoiceNames<InterpolateMode> {
+  static constexpr const char* kOption = "interpolate";
+  static constexpr std::pair<const char*, InterpolateMode> kNames[] = {
+      {"nearest", InterpolateMode::nearest}, {"nearest-exact", InterpolateMode::nearest_exact},
+      {"linear", InterpolateMode::linear},   {"bilinear", InterpolateMode::bilinear},
+      {"bicubic", InterpolateMode::bicubic}, {"trilinear", InterpolateMode::trilinear},
+      {"area", InterpolateMode::area}};
 };
 
 namespace ops {
@@ -71,7 +67,7 @@ struct InterpolateOptions {
   // Exactly one of these two; 0 means "not given". Factors give sizes of floor(input * factor).
   InterpolateSize size = 0;      ///< the size of the result: this, or scale_factor
   ScaleFactor scale_factor = 0;  ///< by how much sizes grow: this, or size
-  InterpolateModeName mode = InterpolateMode::nearest;
+  Choice<InterpolateMode> mode = InterpolateMode::nearest;
   /// linear, bilinear, trilinear, bicubic: whether the centres of the corner elements are aligned,
   /// rather than the corners of the input. Default: false.
   std::optional<bool> align_corners = {};
@@ -110,7 +106,7 @@ Tensor interpolate(const Tensor& input, const InterpolateOptions& options);
 /// To a size, one number for each dimension or one for all, as PyTorch's second argument:
 /// `interpolate(x, 224)`, `interpolate(x, {224, 196}, "bilinear")`.
 Tensor interpolate(const Tensor& input, InterpolateSize size,
-                   InterpolateModeName mode = InterpolateMode::nearest,
+                   Choice<InterpolateMode> mode = InterpolateMode::nearest,
                    std::optional<bool> align_corners = {});
 
 }  // namespace ferrite

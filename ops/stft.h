@@ -23,10 +23,11 @@ struct StftOptions {
   std::optional<std::int64_t> win_length = {};  ///< n_fft; a shorter window is in the middle of it
   Tensor window = {};                           ///< [win_length]; undefined: ones
   bool center = true;  ///< frames are around their times: the signal is padded by n_fft / 2
-  PadMode pad_mode = PadMode::reflect;  ///< what the signal is padded with, if it is centred
-  bool normalized = false;              ///< by 1 / sqrt(n_fft)
-  std::optional<bool> onesided = {};    ///< n_fft / 2 + 1 frequencies; of real signals by default
-  bool return_complex = true;           ///< else pairs, as view_as_real() gives
+  Choice<PadMode> pad_mode =
+      PadMode::reflect;               ///< what the signal is padded with, if it is centred
+  bool normalized = false;            ///< by 1 / sqrt(n_fft)
+  std::optional<bool> onesided = {};  ///< n_fft / 2 + 1 frequencies; of real signals by default
+  bool return_complex = true;         ///< else pairs, as view_as_real() gives
 };
 
 /// [B, frequencies, frames] of a signal [B, L], or without B. Types and differentiability as of

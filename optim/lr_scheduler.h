@@ -18,6 +18,7 @@
 
 #include <functional>
 
+#include "ferrite/core/choice.h"
 #include "ferrite/optim/lr_scheduler_base.h"
 #include "ferrite/optim/reduce_lr_on_plateau.h"
 
@@ -205,6 +206,37 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
 
 /// How a rate goes from one value to another.
 enum class AnnealStrategy : std::uint8_t { cos, linear };
+/// How the height of the cycles changes.
+enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
+/// The argument of a scale_fn: the number of the cycle, from 1, or that of the iteration.
+enum class ScaleMode : std::uint8_t { cycle, iterations };
+
+}  // namespace ferrite::optim
+
+namespace ferrite {
+template <>
+struct detail::ChoiceNames<optim::AnnealStrategy> {
+  static constexpr const char* kOption = "anneal_strategy";
+  static constexpr std::pair<const char*, optim::AnnealStrategy> kNames[] = {
+      {"cos", optim::AnnealStrategy::cos}, {"linear", optim::AnnealStrategy::linear}};
+};
+template <>
+struct detail::ChoiceNames<optim::CyclicMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::pair<const char*, optim::CyclicMode> kNames[] = {
+      {"triangular", optim::CyclicMode::triangular},
+      {"triangular2", optim::CyclicMode::triangular2},
+      {"exp_range", optim::CyclicMode::exp_range}};
+};
+template <>
+struct detail::ChoiceNames<optim::ScaleMode> {
+  static constexpr const char* kOption = "scale_mode";
+  static constexpr std::pair<const char*, optim::ScaleMode> kNames[] = {
+      {"cycle", optim::ScaleMode::cycle}, {"iterations", optim::ScaleMode::iterations}};
+};
+}  // namespace ferrite
+
+namespace ferrite::optim {
 
 struct OneCycleLROptions {
   PerGroup max_lr;
@@ -213,7 +245,7 @@ struct OneCycleLROptions {
   std::optional<std::int64_t> epochs = {};           ///< the number of epochs of the whole schedule
   std::optional<std::int64_t> steps_per_epoch = {};  ///< the number of steps of an epoch
   double pct_start = 0.3;  ///< part of the steps in which the rate rises, from 0 to 1
-  AnnealStrategy anneal_strategy = AnnealStrategy::cos;
+  Choice<AnnealStrategy> anneal_strategy = AnnealStrategy::cos;
   bool cycle_momentum = true;  ///< the momentum falls and rises as the rate rises and falls
   PerGroup base_momentum = 0.85;
   PerGroup max_momentum = 0.95;   ///< the largest momentum
@@ -246,20 +278,15 @@ struct OneCycleLROptions {
 ///   optim::OneCycleLR scheduler(sgd, {.max_lr = 0.1, .total_steps = 1000});
 using OneCycleLR = FormulaLR<OneCycleLROptions>;
 
-/// How the height of the cycles changes.
-enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
-/// The argument of a scale_fn: the number of the cycle, from 1, or that of the iteration.
-enum class ScaleMode : std::uint8_t { cycle, iterations };
-
 struct CyclicLROptions {
   PerGroup base_lr;  ///< where each cycle starts and ends
   PerGroup max_lr;
-  double step_size_up = 2000;                   ///< iterations in which the rate rises
-  std::optional<double> step_size_down = {};    ///< as step_size_up
-  CyclicMode mode = CyclicMode::triangular;     ///< how the height of the cycles changes
-  double gamma = 1;                             ///< of exp_range
-  std::function<double(double)> scale_fn = {};  ///< instead of the mode
-  ScaleMode scale_mode = ScaleMode::cycle;      ///< of scale_fn
+  double step_size_up = 2000;                        ///< iterations in which the rate rises
+  std::optional<double> step_size_down = {};         ///< as step_size_up
+  Choice<CyclicMode> mode = CyclicMode::triangular;  ///< how the height of the cycles changes
+  double gamma = 1;                                  ///< of exp_range
+  std::function<double(double)> scale_fn = {};       ///< instead of the mode
+  Choice<ScaleMode> scale_mode = ScaleMode::cycle;   ///< of scale_fn
   bool cycle_momentum = true;  ///< whether the momentum moves against the learning rate
   PerGroup base_momentum = 0.8;
   PerGroup max_momentum = 0.9;  ///< the largest momentum
@@ -285,7 +312,7 @@ using CyclicLR = FormulaLR<CyclicLROptions>;
 struct SWALROptions {
   PerGroup swa_lr;                  ///< the learning rate to which it anneals
   std::int64_t anneal_epochs = 10;  ///< 0 or more
-  AnnealStrategy anneal_strategy = AnnealStrategy::cos;
+  Choice<AnnealStrategy> anneal_strategy = AnnealStrategy::cos;
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "SWALR";
@@ -313,8 +340,8 @@ using SWALR = FormulaLR<SWALROptions>;
 
 // ---- Schedulers made of schedulers
 //
-// All of one optimizer, and owned together with the caller. ReduceLROnPlateau, which steps by a
-// metric, cannot be a member (ValueError).
+// All of one optimizer. ReduceLROnPlateau, which steps by a metric, cannot be a member
+// (ValueError).
 //
 //   optim::SequentialLR scheduler(
 //       sgd, {std::make_shared<optim::LinearLR>(sgd, optim::LinearLROptions{.total_iters = 5}),

@@ -1,22 +1,38 @@
 // ReduceLROnPlateau, as torch.optim.lr_scheduler has it.
 #pragma once
 
+#include "ferrite/core/choice.h"
 #include "ferrite/core/metric_goal.h"
 #include "ferrite/optim/lr_scheduler_base.h"
 
 namespace ferrite::optim {
 
+/// Whether the threshold is a part of the best metric or a difference from it.
+enum class ThresholdMode : std::uint8_t { rel, abs };
+
+}  // namespace ferrite::optim
+
+namespace ferrite {
+template <>
+struct detail::ChoiceNames<optim::ThresholdMode> {
+  static constexpr const char* kOption = "threshold_mode";
+  static constexpr std::pair<const char*, optim::ThresholdMode> kNames[] = {
+      {"rel", optim::ThresholdMode::rel}, {"abs", optim::ThresholdMode::abs}};
+};
+}  // namespace ferrite
+
+namespace ferrite::optim {
+
 struct ReduceLROnPlateauOptions {
-  using Mode = MetricGoal;  ///< whether the threshold is a share or a difference
-  /// Whether the threshold is a part of the best metric or a difference from it.
-  enum class ThresholdMode : std::uint8_t { rel, abs };
+  using Mode = MetricGoal;  ///< whether a smaller metric is better or a larger one
+  using ThresholdMode = optim::ThresholdMode;  ///< what the threshold is
 
   MetricGoal mode = MetricGoal::min;
   double factor = 0.1;         ///< below 1
   std::int64_t patience = 10;  ///< epochs without improvement that do not matter
   double threshold = 1e-4;     ///< what counts as improvement
   /// Whether the threshold is a share or a difference.
-  ThresholdMode threshold_mode = ThresholdMode::rel;
+  Choice<ThresholdMode> threshold_mode = ThresholdMode::rel;
   std::int64_t cooldown = 0;  ///< epochs after a reduction in which nothing is counted
   PerGroup min_lr = 0;        ///< the smallest learning rate
   double eps = 1e-8;          ///< smaller changes of the rate are not made

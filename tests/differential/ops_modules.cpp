@@ -74,7 +74,7 @@ void add_activations(Table& t) {
   FERRITE_MODULE(t, Hardsigmoid, options<nn::InplaceOptions>(a));
   FERRITE_MODULE(t, Hardswish, options<nn::InplaceOptions>(a));
   FERRITE_MODULE(t, LeakyReLU, options<nn::LeakyReLUOptions>(a));
-  FERRITE_MODULE(t, GELU, take(a, "approximate", GeluApproximation::none));
+  FERRITE_MODULE(t, GELU, take(a, "approximate", Choice(GeluApproximation::none)));
   FERRITE_MODULE(t, ELU, number(a, "alpha", 1), flag(a, "inplace"));
   FERRITE_MODULE(t, CELU, number(a, "alpha", 1), flag(a, "inplace"));
   FERRITE_MODULE(t, Hardtanh, number(a, "min_val", -1), number(a, "max_val", 1),

@@ -4,9 +4,10 @@
 namespace ferrite::differential {
 
 template <>
-FERRITE_OPTIONS(nn::RNNOptions, num_layers, bias, batch_first, dropout, bidirectional, proj_size);
+FERRITE_OPTIONS(nn::RNNOptions, num_layers, nonlinearity, bias, batch_first, dropout, bidirectional,
+                proj_size);
 template <>
-FERRITE_OPTIONS(nn::RNNCellOptions, bias);
+FERRITE_OPTIONS(nn::RNNCellOptions, bias, nonlinearity);
 template <>
 FERRITE_OPTIONS(nn::MultiheadAttentionOptions, dropout, bias, add_bias_kv, add_zero_attn, kdim,
                 vdim, batch_first);
@@ -77,11 +78,11 @@ M recurrent(Json& a) {
 
 void add_recurrent(Table& t) {
   FERRITE_MODULE(t, RNN, whole(a, "input_size"), whole(a, "hidden_size"),
-                 options<nn::RNNOptions>(a), take(a, "nonlinearity", nn::Nonlinearity::tanh));
+                 options<nn::RNNOptions>(a));
   t["nn.GRU"] = module_op<nn::GRU>(recurrent<nn::GRU>);
   t["nn.LSTM"] = module_op<nn::LSTM>(recurrent<nn::LSTM>, kLSTM);
   FERRITE_MODULE(t, RNNCell, whole(a, "input_size"), whole(a, "hidden_size"),
-                 options<nn::RNNCellOptions>(a), take(a, "nonlinearity", nn::Nonlinearity::tanh));
+                 options<nn::RNNCellOptions>(a));
   FERRITE_MODULE(t, GRUCell, whole(a, "input_size"), whole(a, "hidden_size"),
                  options<nn::RNNCellOptions>(a));
   t["nn.LSTMCell"] = module_op<nn::LSTMCell>(
@@ -180,10 +181,10 @@ void add_attention(Table& t) {
 }
 
 void add_loss_modules(Table& t) {
-  FERRITE_MODULE(t, MSELoss, take(a, "reduction", Reduction::mean));
-  FERRITE_MODULE(t, L1Loss, take(a, "reduction", Reduction::mean));
-  FERRITE_MODULE(t, SoftMarginLoss, take(a, "reduction", Reduction::mean));
-  FERRITE_MODULE(t, MultiLabelMarginLoss, take(a, "reduction", Reduction::mean));
+  FERRITE_MODULE(t, MSELoss, take(a, "reduction", Choice(Reduction::mean)));
+  FERRITE_MODULE(t, L1Loss, take(a, "reduction", Choice(Reduction::mean)));
+  FERRITE_MODULE(t, SoftMarginLoss, take(a, "reduction", Choice(Reduction::mean)));
+  FERRITE_MODULE(t, MultiLabelMarginLoss, take(a, "reduction", Choice(Reduction::mean)));
   FERRITE_MODULE(t, CrossEntropyLoss, options<CrossEntropyOptions>(a));
   FERRITE_MODULE(t, NLLLoss, options<NllLossOptions>(a));
   FERRITE_MODULE(t, BCEWithLogitsLoss, options<BceWithLogitsOptions>(a));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <initializer_list>
 #include <utility>
 
 #include "ferrite/nn/layers.h"
@@ -90,9 +89,9 @@ struct Convert<Tensor> {
   }
 };
 
-template <>
-struct Convert<InterpolateModeName> {
-  static InterpolateModeName from(const Json& v) { return v.get<std::string>(); }
+template <class E>
+struct Convert<Choice<E>> {
+  static Choice<E> from(const Json& v) { return v.get<std::string>(); }
 };
 
 template <>
@@ -108,89 +107,9 @@ struct Convert<optim::PerGroup> {
   }
 };
 
-/// The value of that name.
-template <class E>
-E choose(const Json& v, std::initializer_list<std::pair<const char*, E>> values) {
-  for (const auto& [name, value] : values)
-    if (v == name) return value;
-  fail<ValueError>("differential", "there is no option {}", v.dump());
-}
-
-template <>
-struct Convert<Reduction> {
-  static Reduction from(const Json& v) {
-    return choose<Reduction>(v, {{"mean", Reduction::mean},
-                                 {"sum", Reduction::sum},
-                                 {"none", Reduction::none},
-                                 {"batchmean", Reduction::batchmean}});
-  }
-};
-
-template <>
-struct Convert<PadMode> {
-  static PadMode from(const Json& v) {
-    return choose<PadMode>(v, {{"zeros", PadMode::constant},
-                               {"reflect", PadMode::reflect},
-                               {"replicate", PadMode::replicate},
-                               {"circular", PadMode::circular}});
-  }
-};
-
-template <>
-struct Convert<BagMode> {
-  static BagMode from(const Json& v) {
-    return choose<BagMode>(v,
-                           {{"sum", BagMode::sum}, {"mean", BagMode::mean}, {"max", BagMode::max}});
-  }
-};
-
-template <>
-struct Convert<GeluApproximation> {
-  static GeluApproximation from(const Json& v) {
-    return choose<GeluApproximation>(
-        v, {{"none", GeluApproximation::none}, {"tanh", GeluApproximation::tanh}});
-  }
-};
-
-template <>
-struct Convert<nn::Nonlinearity> {
-  static nn::Nonlinearity from(const Json& v) {
-    return choose<nn::Nonlinearity>(
-        v, {{"tanh", nn::Nonlinearity::tanh}, {"relu", nn::Nonlinearity::relu}});
-  }
-};
-
-template <>
-struct Convert<optim::AnnealStrategy> {
-  static optim::AnnealStrategy from(const Json& v) {
-    return choose<optim::AnnealStrategy>(
-        v, {{"cos", optim::AnnealStrategy::cos}, {"linear", optim::AnnealStrategy::linear}});
-  }
-};
-
-template <>
-struct Convert<optim::CyclicMode> {
-  static optim::CyclicMode from(const Json& v) {
-    return choose<optim::CyclicMode>(v, {{"triangular", optim::CyclicMode::triangular},
-                                         {"triangular2", optim::CyclicMode::triangular2},
-                                         {"exp_range", optim::CyclicMode::exp_range}});
-  }
-};
-
 template <>
 struct Convert<MetricGoal> {
-  static MetricGoal from(const Json& v) {
-    return choose<MetricGoal>(v, {{"min", MetricGoal::min}, {"max", MetricGoal::max}});
-  }
-};
-
-using PlateauThreshold = optim::ReduceLROnPlateauOptions::ThresholdMode;
-template <>
-struct Convert<PlateauThreshold> {
-  static PlateauThreshold from(const Json& v) {
-    return choose<PlateauThreshold>(
-        v, {{"rel", PlateauThreshold::rel}, {"abs", PlateauThreshold::abs}});
-  }
+  static MetricGoal from(const Json& v) { return MetricGoal(v.get<std::string>()); }
 };
 
 /// An option that must be there.

@@ -213,7 +213,7 @@ TEST_CASE("interpolate: names of modes, and what each refuses") {
   using enum InterpolateMode;
   for (const InterpolateMode mode :
        {nearest, bilinear, nearest_exact, linear, bicubic, trilinear, area})
-    CHECK(InterpolateModeName(InterpolateModeName(mode).name()).mode == mode);
+    CHECK(Choice<InterpolateMode>(Choice<InterpolateMode>(mode).name()) == mode);
   const Tensor line = ones({1, 2, 3}), image = ones({1, 2, 3, 4}), volume = ones({1, 2, 3, 4, 5});
   CHECK(interpolate(line, 7).shape() == Shape{1, 2, 7});
   CHECK(interpolate(volume, {3, 5, 7}).shape() == Shape{1, 2, 3, 5, 7});

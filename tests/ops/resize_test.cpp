@@ -151,8 +151,8 @@ TEST_CASE("interpolate takes a size by position, and modes by name") {
   check_equal(interpolate(x, {4, 5}, kBilinear, true),
               interpolate(x, {.size = {4, 5}, .mode = kBilinear, .align_corners = true}));
   CHECK_THROWS_WITH_AS(interpolate(x, 2, "cubic"),
-                       "[interpolate] expected a mode \"nearest\", \"nearest-exact\", \"linear\", "
-                       "\"bilinear\", \"bicubic\", \"trilinear\" or \"area\", got \"cubic\"",
+                       "[interpolate] expected one of \"nearest\", \"nearest-exact\", \"linear\", "
+                       "\"bilinear\", \"bicubic\", \"trilinear\", \"area\", got \"cubic\"",
                        ValueError);
 }
 
