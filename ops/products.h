@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ferrite/core/tensor.h"
+#include "ferrite/ops/pair.h"
 
 namespace ferrite {
 
@@ -82,5 +83,15 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int dim = 1, double e
 /// x / max(norm, eps), with the p-norm along `dim`, in the shape of x: vectors along `dim` get the
 /// length 1. DTypeError for other than floating types.
 Tensor normalize(const Tensor& x, double p = 2, int dim = 1, double eps = 1e-12);
+/// The arguments of normalize() by name.
+struct NormalizeFuncOptions {
+  [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
+  double p = 2;        ///< of the norm
+  int dim = 1;         ///< along which norms are taken
+  double eps = 1e-12;  ///< the least divisor
+};
+inline Tensor normalize(const Tensor& x, const NormalizeFuncOptions& options) {
+  return normalize(x, options.p, options.dim, options.eps);
+}
 
 }  // namespace ferrite

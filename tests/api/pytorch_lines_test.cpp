@@ -49,3 +49,9 @@ TEST_CASE("gradients of one tensor and of lists in braces are clipped") {
   nn::utils::clip_grad_value_({w, v}, 0.5);
   CHECK(v.grad()[0].item<float>() == 0.5f);
 }
+
+TEST_CASE("normalize by named arguments") {
+  const Tensor x = randn({2, 3, 4});
+  CHECK(equal(F::normalize(x, {.dim = -1}), normalize(x, 2, -1)));
+  CHECK(equal(F::normalize(x, {.p = 1, .dim = 0, .eps = 1e-3}), normalize(x, 1, 0, 1e-3)));
+}
