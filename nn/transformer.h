@@ -148,13 +148,18 @@ class TransformerDecoderLayer : public Cloneable<TransformerDecoderLayer> {
 /// given. As in PyTorch, all clones begin with the values of the layer's parameters.
 ///
 ///   nn::TransformerEncoderLayer layer(512, 8, {.batch_first = true});
-///   nn::TransformerEncoder encoder(layer, 6, std::make_unique<nn::LayerNorm>(512));
+///   nn::TransformerEncoder encoder(layer, 6, nn::LayerNorm(512));
 ///   Tensor y = encoder(x, {.src_key_padding_mask = padding});  // x [N, L, 512], padding [N, L]
 class TransformerEncoder : public Cloneable<TransformerEncoder> {
  public:
   /// ValueError if num_layers is negative.
   TransformerEncoder(const TransformerEncoderLayer& layer, std::int64_t num_layers,
                      std::unique_ptr<Module> norm = nullptr);
+  /// The norm by value, which is copied.
+  template <std::derived_from<Module> Norm>
+  TransformerEncoder(const TransformerEncoderLayer& layer, std::int64_t num_layers,
+                     const Norm& norm)
+      : TransformerEncoder(layer, num_layers, norm.clone()) {}
   /// As below, without masks.
   Tensor forward(const Tensor& src) override { return forward(src, {}); }
   /// Shapes and errors as of TransformerEncoderLayer; each layer gets the arguments.
@@ -183,6 +188,11 @@ class TransformerDecoder : public Cloneable<TransformerDecoder> {
   /// ValueError if num_layers is negative.
   TransformerDecoder(const TransformerDecoderLayer& layer, std::int64_t num_layers,
                      std::unique_ptr<Module> norm = nullptr);
+  /// The norm by value, which is copied.
+  template <std::derived_from<Module> Norm>
+  TransformerDecoder(const TransformerDecoderLayer& layer, std::int64_t num_layers,
+                     const Norm& norm)
+      : TransformerDecoder(layer, num_layers, norm.clone()) {}
   using Module::forward;
   /// Shapes and errors as of TransformerDecoderLayer; each layer gets the arguments.
   Tensor forward(const Tensor& tgt, const Tensor& memory,

@@ -55,3 +55,19 @@ TEST_CASE("normalize by named arguments") {
   CHECK(equal(F::normalize(x, {.dim = -1}), normalize(x, 2, -1)));
   CHECK(equal(F::normalize(x, {.p = 1, .dim = 0, .eps = 1e-3}), normalize(x, 1, 0, 1e-3)));
 }
+
+TEST_CASE("transformers take their norm by value") {
+  nn::TransformerEncoderLayer layer(8, 2, {.dim_feedforward = 16});
+  const nn::LayerNorm norm(8);
+  nn::TransformerEncoder encoder(layer, 2, nn::LayerNorm(8)), other(layer, 2, norm);
+  CHECK(encoder.state_dict().size() == other.state_dict().size());
+  nn::TransformerEncoder moved(layer, 2, std::make_unique<nn::LayerNorm>(8)), none(layer, 2);
+  CHECK(encoder.state_dict().size() == moved.state_dict().size());
+  CHECK(none.state_dict().size() + 2 == moved.state_dict().size());
+  encoder.eval(), moved.eval();
+  moved.load_state_dict(encoder.state_dict());
+  const Tensor source = randn({3, 1, 8});
+  CHECK(equal(encoder(source), moved(source)));
+  nn::TransformerDecoder decoder(nn::TransformerDecoderLayer(8, 2), 1, nn::LayerNorm(8));
+  CHECK(decoder(source, source).shape() == source.shape());
+}
