@@ -343,13 +343,28 @@ using SWALR = FormulaLR<SWALROptions>;
 // All of one optimizer. ReduceLROnPlateau, which steps by a metric, cannot be a member
 // (ValueError).
 //
-//   optim::SequentialLR scheduler(
-//       sgd, {std::make_shared<optim::LinearLR>(sgd, optim::LinearLROptions{.total_iters = 5}),
-//             std::make_shared<optim::CosineAnnealingLR>(
-//                 sgd, optim::CosineAnnealingLROptions{95})},
-//       {5});
+//   optim::LinearLR warmup(sgd, {.total_iters = 5});
+//   optim::CosineAnnealingLR cosine(sgd, 95);
+//   optim::SequentialLR scheduler(sgd, {warmup, cosine}, {5});
 
-using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;  ///< schedulers of one optimizer
+/// Schedulers of one optimizer: the caller's own, `{warmup, cosine}`, which must outlive what is
+/// made of them, as the optimizer must, or shared pointers, which are owned together with the
+/// caller.
+class LRSchedulers : public std::vector<std::shared_ptr<LRScheduler>> {
+ public:
+  /// One of them.
+  class Member : public std::shared_ptr<LRScheduler> {
+   public:
+    Member(std::nullptr_t) {}
+    Member(LRScheduler& own) : shared_ptr(shared_ptr<void>(), &own) {}
+    template <std::derived_from<LRScheduler> S>
+    Member(std::shared_ptr<S> shared) : shared_ptr(std::move(shared)) {}
+  };
+
+  LRSchedulers() = default;
+  LRSchedulers(std::initializer_list<Member> members) : vector(members.begin(), members.end()) {}
+  LRSchedulers(std::vector<std::shared_ptr<LRScheduler>> members) : vector(std::move(members)) {}
+};
 
 /// What they share: a step is one of each active member.
 class CompositeLR : public LRScheduler {

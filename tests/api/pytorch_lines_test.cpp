@@ -8,6 +8,32 @@
 
 using namespace ferrite;
 
+TEST_CASE("a scheduler made of schedulers takes the caller's own") {
+  using namespace ferrite::optim;
+  const Tensor w = zeros({2}, requires_grad());
+  SGD owned({w}, 1.0), shared({w}, 1.0);
+  LinearLR warmup(owned, {.start_factor = 0.1, .total_iters = 3});
+  ExponentialLR decay(owned, {.gamma = 0.5});
+  SequentialLR scheduler(owned, {warmup, decay}, {3});
+  SequentialLR expected(
+      shared,
+      {std::make_shared<LinearLR>(shared, LinearLROptions{.start_factor = 0.1, .total_iters = 3}),
+       std::make_shared<ExponentialLR>(shared, ExponentialLROptions{.gamma = 0.5})},
+      {3});
+  for (int i = 0; i < 6; ++i) {
+    CHECK(owned.lr() == shared.lr());
+    scheduler.step();
+    expected.step();
+  }
+  CHECK(owned.lr() == doctest::Approx(0.125));
+  SGD both({w}, 1.0);
+  ConstantLR constant(both, {.factor = 0.5, .total_iters = 100});
+  ExponentialLR factor(both, {.gamma = 0.5});
+  ChainedScheduler chained({constant, factor});
+  chained.step();
+  CHECK(both.lr() == doctest::Approx(0.25));
+}
+
 TEST_CASE("gradients of one tensor, lists in braces and lists of parameters") {
   nn::Linear net(2, 1);
   const Tensor w = net.weight, loss = (net(ones({1, 2})) * w).sum();
