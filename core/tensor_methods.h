@@ -275,6 +275,8 @@ class TensorMethods {
   Tensor argmax(std::optional<int> dim = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<int> dim = {}, bool keepdim = false) const;
   Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor norm(std::string_view p, const Dims& dims = {}, bool keepdim = false) const;
+  Tensor renorm(double p, int dim, double maxnorm) const;
   Tensor prod() const;
   Tensor prod(int dim, bool keepdim = false) const;
   Tensor any() const;
@@ -297,7 +299,9 @@ class TensorMethods {
   ValuesIndices cummin(int dim) const;
   ValuesIndices topk(std::int64_t k, int dim = -1, bool largest = true, bool sorted = true) const;
   ValuesIndices sort(int dim = -1, bool descending = false) const;
+  ValuesIndices sort(std::optional<bool> stable, int dim, bool descending) const;
   Tensor argsort(int dim = -1, bool descending = false) const;
+  Tensor argsort(bool stable, int dim, bool descending) const;
   Tensor median() const;
   ValuesIndices median(int dim, bool keepdim = false) const;
   Tensor nanmedian() const;
@@ -334,6 +338,10 @@ class TensorMethods {
   Tensor masked_scatter(const Tensor& mask, const Tensor& source) const;
   Tensor scatter_reduce(int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
                         bool include_self = true) const;
+  Tensor index_reduce(int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
+                      bool include_self = true) const;
+  const Tensor& index_reduce_(int dim, const Tensor& index, const Tensor& source,
+                              std::string_view reduce, bool include_self = true) const;
   const Tensor& index_copy_(int dim, const Tensor& index, const Tensor& source) const;
   const Tensor& index_fill_(int dim, const Tensor& index, Scalar value) const;
   const Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;

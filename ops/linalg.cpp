@@ -175,12 +175,13 @@ Tensor cofactors_by_svd(T x) {
     const auto [u, s, vh] = svd(x);
     const Tensor others =
         prod(masked_fill(s.unsqueeze(-2).expand(x.shape()), unit(x).to(kBool), 1), -1);
-    return matmul(u * others.unsqueeze(-2), vh) * (det(u) * det(vh)).unsqueeze(-1).unsqueeze(-1);
+    return matmul(u * others.unsqueeze(-2), vh) *
+           (linalg::det(u) * linalg::det(vh)).unsqueeze(-1).unsqueeze(-1);
   });
   if (recording(x))
     record(out, "linalg_det", {x}, [x = Saved(x)](T grad, Needs) {
       const auto [u, s, vh] = svd(x.get());
-      const Tensor sign = no_grad([&u = u, &vh = vh] { return det(u) * det(vh); });
+      const Tensor sign = no_grad([&u = u, &vh = vh] { return linalg::det(u) * linalg::det(vh); });
       const Tensor inner = matmul(mT(u), matmul(grad, mT(vh))), p = products_without_two(s);
       const Tensor diagonals = matmul(p, diagonal(inner, 0, -2, -1).unsqueeze(-1));
       const Tensor second = unit(p) * diagonals - p * mT(inner);
@@ -189,12 +190,12 @@ Tensor cofactors_by_svd(T x) {
   return out;
 }
 
-Tensor cofactors_by_inverse(T x) { return mT(inv(x)) * det(x).unsqueeze(-1).unsqueeze(-1); }
+Tensor cofactors_by_inverse(T x) { return mT(inv(x)) * linalg::det(x).unsqueeze(-1).unsqueeze(-1); }
 
 /// Whether the smallest singular value is far below the largest: [...].
 Tensor nearly_singular(T x) {
   const Tensor s = svdvals(x);
-  if (s.size(-1) == 0) return eq(det(x), 0);
+  if (s.size(-1) == 0) return eq(linalg::det(x), 0);
   const double epsilon = x.dtype() == kFloat32 ? std::numeric_limits<float>::epsilon()
                                                : std::numeric_limits<double>::epsilon();
   return le(s.select(-1, -1), s.select(-1, 0) * std::sqrt(epsilon));
@@ -205,7 +206,7 @@ Tensor nearly_singular(T x) {
 Tensor cofactors(T x) {
   const bool again = recording(x);
   const Tensor singular =
-      no_grad([&] { return (again ? nearly_singular(x) : eq(det(x), 0)).reshape({-1}); });
+      no_grad([&] { return (again ? nearly_singular(x) : eq(linalg::det(x), 0)).reshape({-1}); });
   if (!any(singular).item<bool>()) return cofactors_by_inverse(x);
   if (!again || all(singular).item<bool>()) return cofactors_by_svd(x);
   const Tensor matrices = x.reshape({singular.numel(), x.size(-2), x.size(-1)});
@@ -223,7 +224,7 @@ Tensor det(T x) {
       [&] {
         check_matrix(x, "linalg_det", true);
         Tensor out = no_grad([&] {
-          const auto [sign, log] = slogdet(x);
+          const auto [sign, log] = linalg::slogdet(x);
           return sign * exp(log);
         });
         if (recording(x))

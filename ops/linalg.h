@@ -11,6 +11,7 @@
 // differentiable to any order unless noted.
 #pragma once
 
+#include <concepts>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -101,5 +102,32 @@ Tensor matrix_norm(const Tensor& x, double order, const Dims& dims = {-2, -1},
 /// matrix_norm() of that order.
 Tensor norm(const Tensor& x, std::optional<double> order = {}, const Dims& dims = {},
             bool keepdim = false);
+/// matrix_norm() of the order "fro" or "nuc", by default of the last dimensions.
+template <std::convertible_to<std::string_view> Order>
+Tensor norm(const Tensor& x, const Order& order, const Dims& dims = {}, bool keepdim = false) {
+  return matrix_norm(x, std::string_view(order), dims.empty() ? Dims{-2, -1} : dims, keepdim);
+}
 
 }  // namespace ferrite::linalg
+
+// The names of before torch.linalg.
+namespace ferrite {
+
+/// linalg::det().
+inline Tensor det(const Tensor& x) { return linalg::det(x); }
+/// linalg::slogdet().
+inline std::tuple<Tensor, Tensor> slogdet(const Tensor& x) { return linalg::slogdet(x); }
+/// The logarithm of the determinant, [...] of [..., n, n]: NaN where that is negative, -infinity
+/// where it is 0. Errors as for linalg::slogdet().
+Tensor logdet(const Tensor& x);
+/// linalg::inv().
+inline Tensor inverse(const Tensor& x) { return linalg::inv(x); }
+/// linalg::pinv(), but that only singular values below `rcond` times the largest count as 0.
+inline Tensor pinverse(const Tensor& x, double rcond = 1e-15) { return linalg::pinv(x, rcond); }
+/// linalg::cholesky(), or with `upper` its conjugate transpose.
+inline Tensor cholesky(const Tensor& x, bool upper = false) {
+  const Tensor lower = linalg::cholesky(x);
+  return upper ? lower.adjoint() : lower;
+}
+
+}  // namespace ferrite

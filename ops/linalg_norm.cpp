@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/linalg.h"
 #include "ferrite/ops/reduce.h"
@@ -80,3 +83,41 @@ Tensor norm(T x, std::optional<double> order, const Dims& dims, bool keepdim) {
 }
 
 }  // namespace ferrite::linalg
+
+namespace ferrite {
+
+Tensor norm(const Tensor& t, std::string_view p, const Dims& dims, bool keepdim) {
+  ops::check_defined(t, "norm");
+  if (p == "fro" && dims.size() <= 2) return norm(t, 2, dims, keepdim);
+  Dims all = dims;
+  if (dims.empty())
+    for (int d = 0; d < t.dim(); ++d) all.push_back(d);
+  return linalg::matrix_norm(t, p, all, keepdim);
+}
+
+Tensor renorm(const Tensor& t, double p, int dim, double maxnorm) {
+  if (const auto cast = ops::autocast(CastPolicy::float32, t))
+    return renorm(*cast, p, dim, maxnorm);
+  return ops::composite(
+      "renorm",
+      [&] {
+        FERRITE_CHECK(t.dim() >= 2, ShapeError, "renorm", "expected two dimensions or more, got {}",
+                      t.describe());
+        FERRITE_CHECK(p > 0 && maxnorm >= 0, ValueError, "renorm",
+                      "expected p above 0 and a maxnorm of 0 or more, got {} and {}", p, maxnorm);
+        const int kept = normalize_dim(dim, t.dim(), "renorm");
+        Dims dims;
+        for (int d = 0; d < t.dim(); ++d)
+          if (d != kept) dims.push_back(d);
+        return ops::computed_in(
+            t.dtype(),
+            [&](const Tensor& x) {
+              const Tensor norms = norm(x, p, dims, true);
+              return x * where(gt(norms, maxnorm), maxnorm / (norms + 1e-7), 1);
+            },
+            t);
+      },
+      t);
+}
+
+}  // namespace ferrite

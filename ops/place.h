@@ -3,6 +3,7 @@
 // changes `self` in place and returns it. All gradients are differentiable to any order.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -43,6 +44,13 @@ Tensor scatter_reduce(const Tensor& x, int dim, const Tensor& index, const Tenso
 const Tensor& scatter_reduce_(const Tensor& self, int dim, const Tensor& index,
                               const Tensor& source, std::string_view reduce,
                               bool include_self = true);
+/// As index_add(), with another `reduce` of the slices for a place: "prod", "mean", "amax" or
+/// "amin" (ValueError), with the slice of x among them or without. Gradients and dtypes are those
+/// of scatter_reduce().
+Tensor index_reduce(const Tensor& x, int dim, const Tensor& index, const Tensor& source,
+                    std::string_view reduce, bool include_self = true);
+const Tensor& index_reduce_(const Tensor& self, int dim, const Tensor& index, const Tensor& source,
+                            std::string_view reduce, bool include_self = true);
 
 /// The options of searchsorted() and bucketize().
 struct SearchOptions {
@@ -57,9 +65,22 @@ struct SearchOptions {
 ///   Tensor places = searchsorted(row, values);  // 0, 1, 3
 Tensor searchsorted(const Tensor& sorted, const Tensor& values, const SearchOptions& options = {});
 Tensor searchsorted(const Tensor& sorted, Scalar value, const SearchOptions& options = {});
+/// The options by position. A template, so that {} still means the struct.
+template <std::same_as<bool> B>
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, B out_int32, bool right = false) {
+  return searchsorted(sorted, values, SearchOptions{out_int32, right});
+}
+template <std::same_as<bool> B>
+Tensor searchsorted(const Tensor& sorted, Scalar value, B out_int32, bool right = false) {
+  return searchsorted(sorted, value, SearchOptions{out_int32, right});
+}
 /// searchsorted() with the one row `boundaries` [n]: the number of the interval in which each value
 /// lies. ShapeError for boundaries of more dimensions.
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, const SearchOptions& options = {});
+template <std::same_as<bool> B>
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, B out_int32, bool right = false) {
+  return bucketize(values, boundaries, SearchOptions{out_int32, right});
+}
 
 /// Whether each element is one of `test`, or, with `invert`, is none: bool, in the shape of
 /// `elements`. NaN is none. Dtypes are promoted.

@@ -9,6 +9,7 @@
 
 #include <concepts>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "ferrite/core/named_tuple.h"
@@ -97,6 +98,15 @@ Tensor argmin(const Tensor& t, std::optional<int> dim = {}, bool keepdim = false
 /// (sum |x|^p)^(1/p); p = infinity is the largest |x|, -infinity the smallest, 0 the number of
 /// nonzeros. The gradient is 0 where the norm is 0. Floating types only.
 Tensor norm(const Tensor& t, double p = 2, const Dims& dims = {}, bool keepdim = false);
+/// "fro": norm() with p = 2; "nuc": the sum of the singular values of matrices in two dimensions,
+/// those of t if it has no others. Errors as of linalg::matrix_norm().
+Tensor norm(const Tensor& t, std::string_view p, const Dims& dims = {}, bool keepdim = false);
+/// The slices of t along `dim` whose p-norm exceeds `maxnorm`, scaled down to this norm; in the
+/// shape of t. ShapeError below 2 dimensions, ValueError unless p > 0 and maxnorm >= 0, DTypeError
+/// for other than floating types.
+///
+///   Tensor limited = renorm(weight, 2, 0, 1);  // rows of a length up to 1
+Tensor renorm(const Tensor& t, double p, int dim, double maxnorm);
 
 /// The product of all elements, or along `dim`; 1 for no elements. The result's dtype is as for
 /// sum().
@@ -169,7 +179,15 @@ ValuesIndices topk(const Tensor& t, std::int64_t k, int dim = -1, bool largest =
 /// the shape of t. NaN counts as larger than every number. IndexError for a dimension that t does
 /// not have.
 ValuesIndices sort(const Tensor& t, int dim = -1, bool descending = false);
+/// In libtorch's order of arguments; whether `stable` or not, equal elements keep their order.
+inline ValuesIndices sort(const Tensor& t, std::optional<bool> /*stable*/, int dim,
+                          bool descending) {
+  return sort(t, dim, descending);
+}
 /// The indices of sort(): int64, in the shape of t.
 Tensor argsort(const Tensor& t, int dim = -1, bool descending = false);
+inline Tensor argsort(const Tensor& t, bool /*stable*/, int dim, bool descending) {
+  return argsort(t, dim, descending);
+}
 
 }  // namespace ferrite

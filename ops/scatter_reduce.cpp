@@ -180,41 +180,77 @@ auto backward(const Call& c, T x, T out) {
 
 Tensor one_dimensional(T t) { return ops::at_least_1d(t); }
 
-}  // namespace
-
-Tensor scatter_reduce(T x, int dim, T index, T source, std::string_view reduce, bool include_self) {
-  const profiler::OpRange range("scatter_reduce", x, index, source);
+Tensor reduced(const char* op, T x, int dim, T index, T source, std::string_view reduce,
+               bool include_self) {
+  const profiler::OpRange range(op, x, index, source);
   if (x.defined() && index.defined() && source.defined() && x.dim() == 0)
-    return scatter_reduce(x.reshape({1}), dim, one_dimensional(index), one_dimensional(source),
-                          reduce, include_self)
+    return reduced(op, x.reshape({1}), dim, one_dimensional(index), one_dimensional(source), reduce,
+                   include_self)
         .reshape({});
-  const Call c = checked_call(x, dim, index, source, reduce, include_self, "scatter_reduce");
-  const Tensor out = c.result("scatter_reduce", x);
-  if (recording(x, c.source))
-    autograd::record(out, "scatter_reduce", {x, c.source}, backward(c, x, out));
+  const Call c = checked_call(x, dim, index, source, reduce, include_self, op);
+  const Tensor out = c.result(op, x);
+  if (recording(x, c.source)) autograd::record(out, op, {x, c.source}, backward(c, x, out));
   return out;
 }
 
-const Tensor& scatter_reduce_(T self, int dim, T index, T source, std::string_view reduce,
-                              bool include_self) {
-  const profiler::OpRange range("scatter_reduce_", self, index, source);
+const Tensor& reduce_(const char* op, T self, int dim, T index, T source, std::string_view reduce,
+                      bool include_self) {
+  const profiler::OpRange range(op, self, index, source);
   if (self.defined() && index.defined() && source.defined() && self.dim() == 0) {
-    scatter_reduce_(self.reshape({1}), dim, one_dimensional(index), one_dimensional(source), reduce,
-                    include_self);
+    reduce_(op, self.reshape({1}), dim, one_dimensional(index), one_dimensional(source), reduce,
+            include_self);
     return self;
   }
-  const Call c = checked_call(self, dim, index, source, reduce, include_self, "scatter_reduce_");
-  autograd::check_inplace(self, "scatter_reduce_");
+  const Call c = checked_call(self, dim, index, source, reduce, include_self, op);
+  autograd::check_inplace(self, op);
   const bool records = recording(self, c.source), keeps = records && c.reduce != Reduce::sum;
   const Tensor before = keeps ? self.clone() : Tensor();
   const Call own{ops::unaliased(c.ids, self), ops::unaliased(c.source, self), c.dim, c.reduce,
                  c.include_self};
-  kernels::copy(current_stream(self.device()), self, own.result("scatter_reduce_", self));
-  autograd::changed_inplace(self, "scatter_reduce_");
-  if (records)
-    autograd::record_inplace(self, "scatter_reduce_", {self, own.source},
-                             backward(own, before, self));
+  kernels::copy(current_stream(self.device()), self, own.result(op, self));
+  autograd::changed_inplace(self, op);
+  if (records) autograd::record_inplace(self, op, {self, own.source}, backward(own, before, self));
   return self;
+}
+
+/// The index for scatter_reduce() that stands for an `index` of slices, which are checked.
+Tensor of_slices(const char* op, T x, int dim, T index, T source, std::string_view reduce) {
+  ops::check_defined(x, op);
+  ops::check_defined(index, op);
+  ops::check_defined(source, op);
+  FERRITE_CHECK(reduce != "sum", ValueError, op,
+                "expected prod, mean, amax or amin, got \"sum\"; use index_add");
+  if (x.dim() == 0) return index;
+  const int d = normalize_dim(dim, x.dim(), op);
+  ops::check_1d(index, op);
+  Shape sizes = x.shape(), ids = Shape::filled(x.dim(), 1);
+  sizes[d] = ids[d] = index.numel();
+  FERRITE_CHECK(source.shape() == sizes, ShapeError, op, "expected a source of shape {}, got {}",
+                sizes, source.describe());
+  return index.reshape(ids).expand(sizes);
+}
+
+}  // namespace
+
+Tensor scatter_reduce(T x, int dim, T index, T source, std::string_view reduce, bool include_self) {
+  return reduced("scatter_reduce", x, dim, index, source, reduce, include_self);
+}
+const Tensor& scatter_reduce_(T self, int dim, T index, T source, std::string_view reduce,
+                              bool include_self) {
+  return reduce_("scatter_reduce_", self, dim, index, source, reduce, include_self);
+}
+
+Tensor index_reduce(T x, int dim, T index, T source, std::string_view reduce, bool include_self) {
+  const char* const op = "index_reduce";
+  return reduced(op, x, dim, no_grad([&] { return of_slices(op, x, dim, index, source, reduce); }),
+                 source, reduce, include_self);
+}
+const Tensor& index_reduce_(T self, int dim, T index, T source, std::string_view reduce,
+                            bool include_self) {
+  const char* const op = "index_reduce_";
+  return reduce_(op, self, dim,
+                 no_grad([&] { return of_slices(op, self, dim, index, source, reduce); }), source,
+                 reduce, include_self);
 }
 
 }  // namespace ferrite

@@ -169,6 +169,12 @@ Tensor TensorMethods::argmin(std::optional<int> dim, bool keepdim) const {
 Tensor TensorMethods::norm(double p, const Dims& dims, bool keepdim) const {
   return ferrite::norm(self(), p, dims, keepdim);
 }
+Tensor TensorMethods::norm(std::string_view p, const Dims& dims, bool keepdim) const {
+  return ferrite::norm(self(), p, dims, keepdim);
+}
+Tensor TensorMethods::renorm(double p, int dim, double maxnorm) const {
+  return ferrite::renorm(self(), p, dim, maxnorm);
+}
 Tensor TensorMethods::prod() const { return ferrite::prod(self()); }
 Tensor TensorMethods::prod(int dim, bool keepdim) const {
   return ferrite::prod(self(), dim, keepdim);
@@ -194,8 +200,14 @@ ValuesIndices TensorMethods::topk(std::int64_t k, int dim, bool largest, bool so
 ValuesIndices TensorMethods::sort(int dim, bool descending) const {
   return ferrite::sort(self(), dim, descending);
 }
+ValuesIndices TensorMethods::sort(std::optional<bool> stable, int dim, bool descending) const {
+  return ferrite::sort(self(), stable, dim, descending);
+}
 Tensor TensorMethods::argsort(int dim, bool descending) const {
   return ferrite::argsort(self(), dim, descending);
+}
+Tensor TensorMethods::argsort(bool stable, int dim, bool descending) const {
+  return ferrite::argsort(self(), stable, dim, descending);
 }
 Tensor TensorMethods::sum_to_size(const Shape& shape) const {
   return ferrite::sum_to(self(), shape);
@@ -411,6 +423,14 @@ Tensor TensorMethods::masked_scatter(const Tensor& mask, const Tensor& source) c
 Tensor TensorMethods::scatter_reduce(int dim, const Tensor& index, const Tensor& source,
                                      std::string_view reduce, bool include_self) const {
   return ferrite::scatter_reduce(self(), dim, index, source, reduce, include_self);
+}
+Tensor TensorMethods::index_reduce(int dim, const Tensor& index, const Tensor& source,
+                                   std::string_view reduce, bool include_self) const {
+  return ferrite::index_reduce(self(), dim, index, source, reduce, include_self);
+}
+const Tensor& TensorMethods::index_reduce_(int dim, const Tensor& index, const Tensor& source,
+                                           std::string_view reduce, bool include_self) const {
+  return ferrite::index_reduce_(self(), dim, index, source, reduce, include_self);
 }
 const Tensor& TensorMethods::index_copy_(int dim, const Tensor& index, const Tensor& source) const {
   return ferrite::index_copy_(self(), dim, index, source);

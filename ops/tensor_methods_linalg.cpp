@@ -19,14 +19,15 @@ Tensor TensorMethods::matrix_power(std::int64_t n) const {
   return ferrite::linalg::matrix_power(self(), n);
 }
 
-Tensor TensorMethods::logdet() const {
+Tensor TensorMethods::logdet() const { return ferrite::logdet(self()); }
+Tensor logdet(const Tensor& x) {
   return ops::composite(
       "logdet",
       [&] {
-        const auto [sign, log] = ferrite::linalg::slogdet(self());
-        return ferrite::where(ferrite::lt(sign, 0), NAN, log);
+        const auto [sign, log] = linalg::slogdet(x);
+        return where(lt(sign, 0), NAN, log);
       },
-      self());
+      x);
 }
 
 std::tuple<Tensor, Tensor, Tensor> TensorMethods::svd(bool some, bool compute_uv) const {

@@ -97,3 +97,33 @@ TEST_CASE("transformers take their norm by value") {
   nn::TransformerDecoder decoder(nn::TransformerDecoderLayer(8, 2), 1, nn::LayerNorm(8));
   CHECK(decoder(source, source).shape() == source.shape());
 }
+
+TEST_CASE("matrices, norms and orders under PyTorch's names") {
+  const Tensor m = tensor({{2.0, 1.0, 0.0}, {0.0, 3.0, 1.0}, {1.0, 0.0, 4.0}}).to(kFloat64);
+  CHECK(equal(det(m), linalg::det(m)));
+  CHECK(equal(logdet(m), m.logdet()));
+  CHECK(equal(inverse(m), linalg::inv(m)));
+  CHECK(equal(pinverse(m), m.pinverse()));
+  CHECK(equal(std::get<1>(slogdet(m)), std::get<1>(linalg::slogdet(m))));
+  const Tensor definite = m.mm(m.t());
+  CHECK(equal(cholesky(definite), linalg::cholesky(definite)));
+  CHECK(equal(cholesky(definite, true), linalg::cholesky(definite).t()));
+
+  CHECK(m.norm("fro").item<double>() == doctest::Approx(5.656854));
+  CHECK(norm(m, "nuc").item<double>() == doctest::Approx(9.297174));
+  CHECK(linalg::norm(m, "nuc").item<double>() == doctest::Approx(9.297174));
+  CHECK(equal(m.norm("fro", 1, true), m.norm(2, 1, true)));
+  CHECK(equal(norm(m.unsqueeze(0), "nuc", {1, 2}), linalg::matrix_norm(m.unsqueeze(0), "nuc")));
+  CHECK_THROWS_AS(m.norm("nuclear"), ValueError);
+  CHECK_THROWS_AS(norm(m.unsqueeze(0), "nuc"), ShapeError);
+
+  const Tensor limits = tensor({1.0, 3.0, 5.0}), x = tensor({3.0, 0.0, 9.0});
+  CHECK(equal(bucketize(x, limits, true), bucketize(x, limits, {.out_int32 = true})));
+  CHECK(equal(bucketize(x, limits, false, true), bucketize(x, limits, {.right = true})));
+  CHECK(equal(searchsorted(limits, x, true, true), searchsorted(limits, x, {true, true})));
+  CHECK(bucketize(x, limits, {}).dtype() == kInt64);
+
+  CHECK(equal(m.sort(true, 0, true).values, m.sort(0, true).values));
+  CHECK(equal(m.sort(std::nullopt, 1, false).indices, sort(m, 1).indices));
+  CHECK(equal(m.argsort(true, 1, true), argsort(m, 1, true)));
+}

@@ -79,7 +79,7 @@ struct Case {
 };
 
 const std::vector<Case>& cases() {
-  static const Tensor at = tensor({{0, 1, 2, 0}, {0, 2, 2, 1}});
+  static const Tensor at = tensor({{0, 1, 2, 0}, {0, 2, 2, 1}}), slices = tensor({0, 2, 0});
   static const std::vector<Case> all = {
     {"logit", {{3, 4}}, [](In x) { return logit(sigmoid(x[0]), 0.1); }, 2.588752958, 6.40124362},
     {"logsigmoid", {{3, 4}}, [](In x) { return logsigmoid(x[0] * 10); }, 18.34854355, 36.71629701},
@@ -210,6 +210,18 @@ const std::vector<Case>& cases() {
     {"matrix_power", {{2, 3, 3}}, [](In x) { return linalg::matrix_power(x[0], 5) + linalg::matrix_power(spd(x[0]), -2); }, -25.39989165, -199.7459644},
     {"matrix_norm", {{2, 3, 4}}, [](In x) { return linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64})) + linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64}), "nuc") + linalg::matrix_norm(x[0], 1.0) + linalg::matrix_norm(x[0], -INFINITY) + linalg::matrix_norm(x[0] + eye(3, 4, {.dtype = kFloat64}), 2.0); }, 37.96729854, 2.181885692},
     {"norm", {{3, 4}}, [](In x) { return linalg::norm(x[0]) + sum(linalg::norm(x[0], 3.0, 1)) + linalg::vector_norm(x[0], 1); }, 25.67355699, 1.834307236},
+    {"index_reduce prod", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "prod", true); }, -2.388610364, 4.17949414},
+    {"index_reduce prod", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "prod", false); }, -0.03375805344, 3.068437652},
+    {"index_reduce mean", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "mean", true); }, 0.7606136182, 4.207459385},
+    {"index_reduce mean", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "mean", false); }, -0.2848134469, 2.161092823},
+    {"index_reduce amax", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "amax", true); }, -0.3142943, 3.370927364},
+    {"index_reduce amax", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "amax", false); }, -0.6038902283, 2.650985029},
+    {"index_reduce amin", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "amin", true); }, 1.856269619, 5.279880981},
+    {"index_reduce amin", {{3, 4}, {3, 4}}, [](In x) { return index_reduce(x[0], 0, slices, x[1], "amin", false); }, 0.03426333453, 1.671200617},
+    {"index_reduce dim", {{2, 3}, {2, 2}}, [](In x) { return index_reduce(x[0], -1, tensor({2, 2}), x[1], "mean"); }, 1.594614411, 2.599303568},
+    {"renorm", {{3, 4}}, [](In x) { return renorm(x[0], 2, 0, 2.5) + renorm(x[0], 3, -1, 1.5); }, 4.189606, 6.871281798},
+    {"norm names", {{3, 4}}, [](In x) { return norm(x[0], "fro") + sum(norm(x[0], "fro", 1)) + norm(x[0] + eye(3, 4, {.dtype = kFloat64}), "nuc"); }, 19.479415, 2.915065812},
+    {"cholesky upper", {{2, 3, 3}}, [](In x) { return cholesky(spd(x[0]), true); }, 2.940363942, -0.4122968824},
     {"as_strided", {{3, 4}}, [](In x) { return as_strided(sin(x[0]).t(), {2, 3, 2}, {3, 1, 2}, 1); }, 1.403311529, -0.1938446236},
   };
   return all;

@@ -165,6 +165,11 @@ void add_places(std::vector<Op>& table) {
       add("scatter_reduce", numeric, {x, grid, source}, [=](C c) {
         return scatter_reduce(c[0], c.dim, c[1], c[2], how, self);
       }).large = {{4, 2}, {3000, 2}, {3000, 2}};
+  for (const char* how : {"prod", "mean", "amax", "amin"})
+    add("index_reduce", numeric, {x, list, source},
+        [=](C c) { return index_reduce(c[0], c.dim, c[1], c[2], how); });
+  add("index_reduce_", numeric, {x, list, source},
+      [](C c) { return index_reduce_(c[0], c.dim, c[1], c[2], "amax", false); });
   add("scatter_reduce_", numeric, {x, grid, source},
       [](C c) { return scatter_reduce_(c[0], c.dim, c[1], c[2], "prod"); });
 

@@ -69,7 +69,12 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
   on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
-  on_host(add("logdet", [](T x) { return definite(x).logdet(); }));
+  on_host(add("logdet", [](T x) { return logdet(definite(x)); }));
+  on_host(add("linalg_cholesky", [](T x) { return cholesky(definite(x), true); }));
+  on_host(add("linalg_det", [](T x) { return det(definite(x)); }));
+  on_host(add("linalg_slogdet", [](T x) { return slogdet(x); }));
+  on_host(add("linalg_inv", [](T x) { return inverse(definite(x)); }));
+  on_host(add("linalg_pinv", [](T x) { return pinverse(definite(x), 1e-6); }));
   on_host(add("linalg_qr", {tall}, [](T x) { return qr_of(independent(x)); }));
   on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(independent(x)); }));
   on_host(add("linalg_qr", {wide}, [](T x) { return qr_of(independent(x), "complete"); }));

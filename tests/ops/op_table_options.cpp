@@ -151,6 +151,8 @@ void add_sums(std::vector<Op>& table) {
   floats("var", {x}, [](C c) { return var(c[0], {0, 2}, 0, true); });
   floats("std", {x}, [](C c) { return ferrite::std(c[0], {-1}); });
   in_float32(floats("norm", {x}, [](C c) { return norm(c[0], 1, {0, 2}, true); }));
+  in_float32(floats("norm", {x}, [](C c) { return norm(c[0], "fro", {0, 2}); }));
+  in_float32(floats("renorm", {x}, [](C c) { return renorm(c[0], 2, 1, 0.5); }));
 }
 
 void add_rest(std::vector<Op>& table) {
