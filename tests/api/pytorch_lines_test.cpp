@@ -127,3 +127,9 @@ TEST_CASE("matrices, norms and orders under PyTorch's names") {
   CHECK(equal(m.sort(std::nullopt, 1, false).indices, sort(m, 1).indices));
   CHECK(equal(m.argsort(true, 1, true), argsort(m, 1, true)));
 }
+
+TEST_CASE("options of DistributedSampler are in PyTorch's order") {
+  const data::DistributedSampler sampler(
+      10, {.num_replicas = 3, .rank = 1, .seed = 1, .drop_last = true});
+  CHECK(sampler.size() == 3);
+}
