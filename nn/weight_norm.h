@@ -5,8 +5,8 @@
 //
 // state_dict() has PyTorch's names (torch.nn.utils.weight_norm and spectral_norm), and
 // load_state_dict() also takes those of torch.nn.utils.parametrizations. The member, such as
-// Linear::weight, has the value that the last call computed. Apply them before an optimizer is made:
-// the layer's parameters are others afterwards.
+// Linear::weight, has the value that the last call computed. Apply them before an optimizer is
+// made: the layer's parameters are others afterwards.
 #pragma once
 
 #include <optional>
