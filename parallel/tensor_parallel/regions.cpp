@@ -8,7 +8,6 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
-#include "ferrite/optim/grad_scaler.h"
 #include "ferrite/parallel/tensor_parallel/groups.h"
 
 namespace ferrite::parallel {
@@ -96,11 +95,10 @@ Tensor gather_from_tensor_model_parallel_region(const Tensor& input,
   return out;
 }
 
-void share_overflows(optim::GradScaler& scaler, std::shared_ptr<ProcessGroup> group) {
+std::function<void(const Tensor&)> largest_of_ranks(std::shared_ptr<ProcessGroup> group) {
   group = tensor_parallel::group_of_several(std::move(group));
-  if (!group) return scaler.set_flag_exchange({});
-  scaler.set_flag_exchange(
-      [group](const Tensor& flag) { group->all_reduce(flag, ReduceOp::max).wait(); });
+  if (!group) return {};
+  return [group](const Tensor& number) { group->all_reduce(number, ReduceOp::max).wait(); };
 }
 
 // ---- Devices

@@ -12,16 +12,14 @@
 // one rank returns the input.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/process_group.h"
-
-namespace ferrite::optim {
-class GradScaler;
-}
 
 namespace ferrite::parallel {
 
@@ -36,10 +34,15 @@ Tensor copy_to_tensor_model_parallel_region(const Tensor& input,
 /// floating types.
 Tensor reduce_from_tensor_model_parallel_region(const Tensor& input,
                                                 std::shared_ptr<ProcessGroup> group = {});
-/// Lets all ranks of the group skip a step of `scaler` where one of them found an overflow: with
-/// parts of one model they see other gradients, and must keep one scale and equal parameters
-/// outside the parts. To be called once on every rank, before training.
-void share_overflows(optim::GradScaler& scaler, std::shared_ptr<ProcessGroup> group = {});
+/// Sets a number on the ranks' device to the largest of all ranks, or nothing for one rank.
+std::function<void(const Tensor&)> largest_of_ranks(std::shared_ptr<ProcessGroup> group);
+/// Lets all ranks of the group skip a step of `scaler`, an optim::GradScaler, where one of them
+/// found an overflow: with parts of one model they see other gradients, and must keep one scale and
+/// equal parameters outside the parts. To be called once on every rank, before training.
+template <class Scaler>
+void share_overflows(Scaler& scaler, std::shared_ptr<ProcessGroup> group = {}) {
+  scaler.set_flag_exchange(largest_of_ranks(std::move(group)));
+}
 /// This rank's part of the last dimension, in separate memory: [..., n / ranks] of [..., n].
 /// ValueError unless the number of ranks divides n, ShapeError for a 0-dimensional input.
 Tensor scatter_to_tensor_model_parallel_region(const Tensor& input,

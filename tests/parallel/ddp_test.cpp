@@ -430,11 +430,10 @@ TEST_CASE("hooks on the wrapper run without a warning, and a summary counts its 
       [&](ProcessGroup&) {
         DistributedDataParallel ddp(net);
         const Tensor expected = net(rows(0)) * 3;
-        {
-          const auto hook = ddp.register_forward_hook(
-              [](nn::Module&, const Tensor&, const Tensor& out) -> Tensor { return out * 3; });
-          check_close(ddp(rows(0)), expected, 1e-6);
-        }
+        nn::ModuleHook hook = ddp.register_forward_hook(
+            [](nn::Module&, const Tensor&, const Tensor& out) -> Tensor { return out * 3; });
+        check_close(ddp(rows(0)), expected, 1e-6);
+        hook.remove();
         const nn::Summary wrapped = nn::summary(ddp, {2, 3}), own = nn::summary(net, {2, 3});
         CHECK(wrapped.multiply_adds == own.multiply_adds);
         CHECK(wrapped.input_bytes == own.input_bytes);

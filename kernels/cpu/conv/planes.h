@@ -164,29 +164,39 @@ class PlaneWeightGradient {
       for (std::int64_t i = 0; i < count; ++i)
         planes::copy(copied.data() + i * size, in_, image + i, window_);
       const T* columns[kDotColumns];
-      Dots<T> d{.a_step = grad_.channel_step,
-                .b = columns,
-                .run = grad_.width,
-                .segments = {grad_.height, count},
-                .a_segment = {grad_.row_step, grad_.image_step},
-                .b_segment = {params_.stride[0] * window_.width, size},
-                .c_row = depth_ + 1,
-                .c_column = 1,
-                .accumulate = image > begin};
+      const Dots<T> d{.a_step = grad_.channel_step,
+                      .b = columns,
+                      .run = grad_.width,
+                      .segments = {grad_.height, count},
+                      .a_segment = {grad_.row_step, grad_.image_step},
+                      .b_segment = {params_.stride[0] * window_.width, size},
+                      .c_row = depth_ + 1,
+                      .c_column = 1,
+                      .accumulate = image > begin};
       const std::int64_t share = even_share(depth_, kDotColumns);
       // Registers for the sums of rows beside the last share's products.
       const std::int64_t tile = with_bias && share == depth_ ? 2 : kDotRows;
-      for (std::int64_t o = 0; o < grad_.channels; o += tile) {
-        const std::int64_t rows = std::min(tile, grad_.channels - o);
-        d.a = grad_.data + image * grad_.image_step + o * grad_.channel_step;
-        for (std::int64_t q = 0; q < depth_; q += share) {
-          const std::int64_t used = std::min(share, depth_ - q);
-          for (std::int64_t j = 0; j < used; ++j) columns[j] = copied.data() + tap(q + j);
-          d.c = sums + o * (depth_ + 1) + q;
-          d.row_sums = with_bias && q + used == depth_ ? sums + o * (depth_ + 1) + depth_ : nullptr;
-          run_dots(d, static_cast<int>(rows), static_cast<int>(used));
-        }
-      }
+      const T* const grad = grad_.data + image * grad_.image_step;
+      const std::int64_t rows_of_part =
+          kPartPixels * kLanes<T> / std::max<std::int64_t>(1, grad_.width);
+      sum_in_parts(
+          d, rows_of_part / std::max<std::int64_t>(1, grad_.height), rows_of_part,
+          kPartPixels * kLanes<T>,
+          [&](Dots<T>& part, std::int64_t n, std::int64_t y, std::int64_t x) {
+            const T* const right = copied.data() + n * d.b_segment[1] + y * d.b_segment[0] + x;
+            for (std::int64_t o = 0; o < grad_.channels; o += tile) {
+              const std::int64_t rows = std::min(tile, grad_.channels - o);
+              part.a = grad + n * d.a_segment[1] + y * d.a_segment[0] + x + o * d.a_step;
+              for (std::int64_t q = 0; q < depth_; q += share) {
+                const std::int64_t used = std::min(share, depth_ - q);
+                for (std::int64_t j = 0; j < used; ++j) columns[j] = right + tap(q + j);
+                part.c = sums + o * (depth_ + 1) + q;
+                part.row_sums =
+                    with_bias && q + used == depth_ ? sums + o * (depth_ + 1) + depth_ : nullptr;
+                run_dots(part, static_cast<int>(rows), static_cast<int>(used));
+              }
+            }
+          });
     }
   }
 

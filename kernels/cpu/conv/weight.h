@@ -248,10 +248,9 @@ void WeightGradient<T, A>::run_unit(const Operands& o, std::int64_t unit, T* sum
   T* c = sums + (kernel_row * kernel_columns_ + tap) * in_.channels * columns_ + panel * panel_;
   const std::int64_t begin = block * kUnitTiles * tile_;
   const std::int64_t end = std::min(rows_, begin + kUnitTiles * tile_);
-  const std::int64_t rows = std::max<std::int64_t>(1, kPartPixels / grad_.width);
-  const std::int64_t images =
-      std::max<std::int64_t>(1, rows / std::max<std::int64_t>(1, inside.count()));
-  sum_in_parts(m, images, rows, kPartPixels, [&](Micro<A>& part, std::int64_t offset) {
+  const std::int64_t rows = kPartPixels / grad_.width;
+  const std::int64_t images = rows / std::max<std::int64_t>(1, inside.count());
+  sum_micro_in_parts(m, images, rows, [&](Micro<A>& part, std::int64_t offset) {
     for (std::int64_t r = begin; r < end; r += tile_) {
       const std::int64_t count = std::min(tile_, end - r);
       const A* a_rows[kMaxRows];

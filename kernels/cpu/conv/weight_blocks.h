@@ -173,10 +173,9 @@ void BlockedWeightGradient<T>::sum(std::int64_t block, std::int64_t panel, std::
 template <class T>
 void BlockedWeightGradient<T>::sum_tap(const Micro<T>& m, std::int64_t rows, T* c) const {
   const std::int64_t row_bytes = grad_.width * m.columns * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t lines = std::max<std::int64_t>(1, kFirstCache / row_bytes);
-  const std::int64_t images =
-      std::max<std::int64_t>(1, lines / std::max<std::int64_t>(1, m.segments[0]));
-  sum_in_parts(m, images, lines, kPartPixels, [&](Micro<T>& part, std::int64_t offset) {
+  const std::int64_t lines = kFirstCache / row_bytes;
+  const std::int64_t images = lines / std::max<std::int64_t>(1, m.segments[0]);
+  sum_micro_in_parts(m, images, lines, [&](Micro<T>& part, std::int64_t offset) {
     for (std::int64_t r = 0; r < rows; r += tile_) {
       part.a = m.a + offset + r;
       part.c = c + r * panel_;

@@ -40,29 +40,39 @@ void copy_pixels(T* to, std::int64_t columns, const Images<const T>& grad, std::
 /// that they round as short ones.
 inline constexpr std::int64_t kPartPixels = 4096;
 
-/// The sums of `m` in parts of at most so many images, rows of an image and pixels of a row, which
-/// are added up in `c`: part(m, offset) makes each, where the rows on the left lie `offset`
-/// elements behind those of the whole. Sums of nothing are one part.
-template <class T, class F>
-void sum_in_parts(Micro<T> m, std::int64_t images, std::int64_t rows, std::int64_t pixels,
-                  const F& part) {
+/// The sums of `m`, a Micro or Dots, in parts of at most so many images, rows of an image and
+/// pixels of a row (or one), which are added up where its results go: part(m, image, row, pixel)
+/// makes the one that begins there. Sums of nothing are one part.
+template <class M, class F>
+void sum_in_parts(M m, std::int64_t images, std::int64_t rows, std::int64_t pixels, const F& part) {
   const auto shares = [](std::int64_t count, std::int64_t most) {
-    return std::pair(std::max<std::int64_t>(1, count), even_share(count, most));
+    const std::int64_t one = 1;
+    return std::pair(std::max(one, count), even_share(count, std::max(one, most)));
   };
   const auto [run, run_share] = shares(m.run, pixels);
   const auto [lines, lines_share] = shares(m.segments[0], rows);
   const auto [count, count_share] = shares(m.segments[1], images);
-  const Micro<T> whole = m;
+  const M whole = m;
   for (std::int64_t image = 0; image < count; image += count_share)
     for (std::int64_t y = 0; y < lines; y += lines_share)
       for (std::int64_t x = 0; x < run; x += run_share) {
         m.run = std::min(run_share, whole.run - x);
         m.segments[0] = std::min(lines_share, whole.segments[0] - y);
         m.segments[1] = std::min(count_share, whole.segments[1] - image);
-        m.b = whole.b + image * m.b_segment[1] + y * m.b_segment[0] + x * m.b_step;
-        part(m, image * m.a_segment[1] + y * m.a_segment[0] + x * m.a_step);
+        part(m, image, y, x);
         m.accumulate = true;
       }
+}
+
+/// Of a Micro: part(m, offset) makes a part, in which the rows on the left lie `offset` elements
+/// behind those of the whole.
+template <class T, class F>
+void sum_micro_in_parts(const Micro<T>& m, std::int64_t images, std::int64_t rows, const F& part) {
+  sum_in_parts(m, images, rows, kPartPixels,
+               [&](Micro<T>& p, std::int64_t image, std::int64_t y, std::int64_t x) {
+                 p.b = m.b + image * m.b_segment[1] + y * m.b_segment[0] + x * m.b_step;
+                 part(p, image * m.a_segment[1] + y * m.a_segment[0] + x * m.a_step);
+               });
 }
 
 /// Writes the sums of one output channel, [kernel rows, kernel columns, input channels], to `to`,
