@@ -46,7 +46,7 @@ std::optional<std::int64_t> index_of(const std::string& key) {
 
 /// MultiStepLR counts how often it has each milestone; here they are a list.
 constexpr std::string_view kCounted = "milestones";
-constexpr std::int64_t kMostEqual = 1000;  // more are those of a damaged file
+constexpr std::int64_t kMostEqual = 64;  // more are a damaged file, which must not take much memory
 
 bool is_count(const std::string& name, const Value& value) {
   const auto fits = [](const auto& entry) {
