@@ -38,12 +38,12 @@ DistributedDataParallelBase::DistributedDataParallelBase(nn::Module& module,
   const std::vector<Tensor> parameters = module.parameters();
   const bool one_device = std::ranges::all_of(
       parameters, [&](const Tensor& p) { return p.device() == parameters[0].device(); });
-  FERRITE_CHECK(one_device || !ddp::synchronizes_norms_over(reducer_->group(), module), ValueError,
-                "ddp",
-                "the model is on several devices, whose backward passes run beside each other, and "
-                "its norms are synchronized over the group '{}' that averages gradients: give the "
-                "norms a group of their own, convert_sync_batchnorm(model, new_group())",
-                reducer_->group().name());
+  FERRITE_CHECK(
+      one_device || !ddp::synchronizes_norms_over(reducer_->group(), module), ValueError, "ddp",
+      "the model is on several devices, whose backward passes run beside each other, and "
+      "its norms are synchronized over the group '{}' that averages gradients: give the "
+      "norms a group of their own, convert_sync_batchnorm(model, group->new_group({{0, 1, ...}}))",
+      reducer_->group().name());
   wrap_module(module);
   reducer_->start();
 }

@@ -114,7 +114,8 @@ TEST_CASE("models and options that differ are told apart on all ranks") {
           parallel::convert_sync_batchnorm(net);
           net[2].to("cpu:1");
         },
-        {"give the norms a group of their own, convert_sync_batchnorm(model, new_group())"});
+        {"give the norms a group of their own, convert_sync_batchnorm(model, group->new_group({0, "
+         "1, ...}))"});
   check(2,
         [](nn::Sequential& net, int rank) {
           if (rank == 0) net.to(kFloat64);
