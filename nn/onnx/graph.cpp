@@ -103,8 +103,8 @@ int Call::dim(std::int64_t dim, std::size_t i) const {
 }
 
 const Kernel* find_kernel(const std::string& type) {
-  for (const KernelTable* table :
-       {&elementwise_kernels(), &layer_kernels(), &shape_kernels(), &recurrent_kernels()})
+  for (const KernelTable* table : {&elementwise_kernels(), &layer_kernels(), &reduction_kernels(),
+                                   &shape_kernels(), &recurrent_kernels()})
     if (const auto found = table->find(type); found != table->end()) return &found->second;
   return nullptr;
 }

@@ -75,6 +75,7 @@ struct Kernel {
 using KernelTable = std::map<std::string, Kernel, std::less<>>;
 const KernelTable& elementwise_kernels();
 const KernelTable& layer_kernels();
+const KernelTable& reduction_kernels();
 const KernelTable& shape_kernels();
 const KernelTable& recurrent_kernels();
 /// Null for other types.
