@@ -84,7 +84,7 @@ void Pass::mark_needed() {
 }
 
 void Pass::push(State* state) {
-  if (queues_.size() > 1 && state->node->communicates && in_turn_[turn_] != state)
+  if (!in_turn_.empty() && state->node->communicates && in_turn_[turn_] != state)
     state->early = true;
   else
     enqueue(state);
@@ -150,7 +150,10 @@ thread_local constinit int depth = 0;
 
 void Pass::run() {
   discover();
-  std::ranges::sort(in_turn_, std::greater(), [](const State* s) { return s->node->sequence; });
+  if (queues_.size() > 1)
+    std::ranges::sort(in_turn_, std::greater(), [](const State* s) { return s->node->sequence; });
+  else
+    in_turn_.clear();  // one device runs all nodes newest first
   if (!accumulate_) mark_needed();
   std::vector<Stream> made_on;  // the roots' gradients
   for (const auto& [edge, gradient] : roots_) made_on.push_back(current_stream(gradient.device()));

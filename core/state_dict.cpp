@@ -68,4 +68,13 @@ void StateDict::reserve(std::size_t count) {
   index_.reserve(count);
 }
 
+Tensor detail::letters_of(std::string_view word) {
+  return from_vector(std::vector<std::uint8_t>(word.begin(), word.end()), {std::ssize(word)});
+}
+
+std::string detail::word_of(const Tensor& letters) {
+  const std::vector<std::uint8_t> all = letters.to_vector<std::uint8_t>();
+  return {all.begin(), all.end()};
+}
+
 }  // namespace ferrite

@@ -91,4 +91,11 @@ class StateDict::Entry {
 
 inline StateDict::Entry StateDict::operator[](std::string_view name) { return {*this, name}; }
 
+namespace detail {
+/// A word as an entry: uint8, 1-dimensional, its letters.
+Tensor letters_of(std::string_view word);
+/// The word of such an entry.
+std::string word_of(const Tensor& letters);
+}  // namespace detail
+
 }  // namespace ferrite

@@ -79,21 +79,12 @@ bool is_word(const std::string& name, const Value& value) {
          (value.is_none() || value.kind() == Value::Kind::string);
 }
 
-Tensor letters_of(const Value& word) {
-  const std::string text = word.is_none() ? "" : word.to_string();
-  return from_vector(std::vector<std::uint8_t>(text.begin(), text.end()), {std::ssize(text)});
-}
-
-Value word_of(const Tensor& letters) {
-  const std::vector<std::uint8_t> text = letters.to_vector<std::uint8_t>();
-  return text.empty() ? Value() : Value(std::string(text.begin(), text.end()));
-}
-
 /// Numbers of the host are numbers in PyTorch, but for the states of parameters.
 Value leaf(const std::string& name, const Tensor& tensor, bool of_parameter) {
   if (of_parameter || tensor.dim() > 1 || tensor.is_complex() || !tensor.device().is_host())
     return tensor;
-  if (tensor.dim() == 1 && tensor.dtype() == kUInt8) return word_of(tensor);
+  if (tensor.dim() == 1 && tensor.dtype() == kUInt8)
+    return tensor.numel() == 0 ? Value() : Value(ferrite::detail::word_of(tensor));
   if (tensor.dim() == 1 && name == kCounted) return count_of(tensor);
   Value::List items;
   if (is_floating(tensor.dtype()))
@@ -173,7 +164,7 @@ StateDict state_of_torch(const Value& tree) {
     else if (is_count(name, value))
       state.insert(name, elements_of(value));
     else if (is_word(name, value))
-      state.insert(name, letters_of(value));
+      state.insert(name, ferrite::detail::letters_of(value.is_none() ? "" : value.to_string()));
     else
       return false;
     return true;

@@ -26,16 +26,10 @@ void check_size(const T& value, const Tensor& t, const std::string& name, const 
                   t.describe());
 }
 
-Tensor letters_of(const std::string& word) {
-  return from_vector(std::vector<std::uint8_t>(word.begin(), word.end()),
-                     {static_cast<std::int64_t>(word.size())});
-}
-
 std::string read_word(const Tensor& t, const Word& word, const std::string& name, const char* op) {
   FERRITE_CHECK(t.dtype() == kUInt8, ValueError, op, "{}: expected a word as uint8, got {}", name,
                 t.describe());
-  const std::vector<std::uint8_t> letters = t.to_vector<std::uint8_t>();
-  std::string text(letters.begin(), letters.end());
+  std::string text = ferrite::detail::word_of(t);
   FERRITE_CHECK(std::ranges::find(word.allowed, text) != word.allowed.end(), ValueError, op,
                 "{}: expected one of \"{}\", got \"{}\"", name, fmt::join(word.allowed, "\", \""),
                 text);
@@ -71,7 +65,7 @@ void save_fields(const Fields& fields, StateDict& dict, const std::string& prefi
                                      []<class V>(const V& v) {
                                        using T = std::remove_pointer_t<V>;
                                        if constexpr (std::is_same_v<V, Word>)
-                                         return letters_of(*v.value);
+                                         return ferrite::detail::letters_of(*v.value);
                                        else if constexpr (kIsVector<T>)
                                          return from_vector(*v,
                                                             {static_cast<std::int64_t>(v->size())});
