@@ -21,6 +21,7 @@
 #include "ferrite/ops/softmax.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using test::check_close;
@@ -127,12 +128,6 @@ TEST_CASE("scaled_dot_product_attention: batches broadcast, gradients, dropout")
 
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> all{Device("cpu")};
-  if (cuda::is_available()) all.push_back(Device("cuda:0"));
-  return all;
-}
-
 struct Case {
   Shape query, key;
   std::int64_t values;  ///< columns of value
@@ -216,7 +211,7 @@ TEST_CASE(
       {.query = {1, 1, 20, 130}, .key = {1, 1, 40, 130}, .values = 150},
       {.query = {1, 1, 1, 1}, .key = {1, 1, 1, 1}, .values = 1},
   };
-  for (const Device& device : devices())
+  for (const Device& device : test::host_and_cuda())
     for (const Case& c : cases)
       for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16})
         check_case(c, dtype, device);
@@ -245,7 +240,7 @@ TEST_CASE("attention drops the same weights in forward, backward and gradients o
 }
 
 TEST_CASE("attention needs memory in proportion to its length, and the same bits on any threads") {
-  for (const Device& device : devices()) {
+  for (const Device& device : test::host_and_cuda()) {
     const auto peak = [&](std::int64_t length) {
       const TensorOptions options{.device = device, .requires_grad = true};
       const Tensor q = randn({1, 1, length, 8}, options);

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "ferrite/core/cuda.h"
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
@@ -15,17 +14,12 @@
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
 
 namespace {
-
-std::vector<Device> edge_devices() {
-  std::vector<Device> devices = {Device()};
-  if (cuda::is_available()) devices.emplace_back("cuda:0");
-  return devices;
-}
 
 Tensor edge_flags(std::initializer_list<bool> values, const Device& device) {
   return from_vector(std::vector<bool>(values), {static_cast<std::int64_t>(values.size())})
@@ -42,7 +36,7 @@ Tensor edge_leaf(std::initializer_list<double> values, const Device& device,
 }  // namespace
 
 TEST_CASE("pooling with ceil_mode and windows larger than the input") {
-  for (const Device& device : edge_devices()) {
+  for (const Device& device : host_and_cuda()) {
     const Tensor flat = edge_leaf({1, -2, 3, 4, -5}, device);
     const Tensor x = flat.reshape({1, 1, 1, 5});
     const Tensor mean = avg_pool2d(x, {2, 2}, {3, 2}, 0, true);
@@ -66,7 +60,7 @@ TEST_CASE("pooling with ceil_mode and windows larger than the input") {
 }
 
 TEST_CASE("any and all of uint8 are uint8") {
-  for (const Device& device : edge_devices()) {
+  for (const Device& device : host_and_cuda()) {
     const TensorOptions bytes{.dtype = kUInt8, .device = device};
     const Tensor x = tensor({{0, 7}, {0, 255}}, bytes);
     check_equal(any(x), tensor(1, bytes));
@@ -77,7 +71,7 @@ TEST_CASE("any and all of uint8 are uint8") {
 }
 
 TEST_CASE("arithmetic of bool that PyTorch has") {
-  for (const Device& device : edge_devices()) {
+  for (const Device& device : host_and_cuda()) {
     const Tensor x = edge_flags({true, false}, device);
     const auto ints = [&](std::initializer_list<int> v) {
       return tensor(v, {.dtype = kInt64, .device = device});
@@ -121,7 +115,7 @@ TEST_CASE("topk of a 0-dimensional tensor is itself, for k = 0 too") {
 }
 
 TEST_CASE("gradients at NaN: of max the NaN's, of amax none; elu and relu let them through") {
-  for (const Device& device : edge_devices()) {
+  for (const Device& device : host_and_cuda()) {
     const Tensor x = edge_leaf({1, NAN, 2, 3, 4, 4}, device);
     const Tensor rows = x.reshape({2, 3});
     sum(amax(rows, {1})).backward();

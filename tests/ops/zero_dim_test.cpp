@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "ferrite/core/cuda.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/cuda.h"
 #include "ferrite/tests/support/golden.h"
 
 using namespace ferrite;
@@ -64,12 +64,6 @@ std::optional<Tensor> attempt(const TwoTensors& f, T a, T b) {
   }
 }
 
-std::vector<Device> zero_dim_devices() {
-  std::vector<Device> devices = {Device()};
-  if (cuda::is_available()) devices.emplace_back("cuda:0");
-  return devices;
-}
-
 /// Results that are wanted where PyTorch refuses.
 bool computes_here_alone(const std::string& op, DType a, DType b) {
   return op.starts_with("sub") && (a == kBool) != (b == kBool);
@@ -81,7 +75,7 @@ TEST_CASE("dtypes and values beside a 0-dimensional tensor, on every device") {
   const Golden golden("zero_dim");
   const Tensor dims = golden.get("operands", "dims"), zeros = golden.get("operands", "zero");
   const Tensor integers = golden.get("operands", "integers");
-  for (const Device& device : zero_dim_devices())
+  for (const Device& device : host_and_cuda())
     for (const auto& [name, f] : kOps)
       for (const bool zero_first : {false, true}) {
         if (zero_first && name.ends_with("_")) continue;
@@ -118,7 +112,7 @@ TEST_CASE("dtypes and values beside a 0-dimensional tensor, on every device") {
 
 TEST_CASE("gradients through a factor that float16 does not hold") {
   const Golden golden("zero_dim");
-  for (const Device& device : zero_dim_devices())
+  for (const Device& device : host_and_cuda())
     for (const std::string name : {"mul", "div"}) {
       const std::string recorded = "gradient_" + name;
       const Tensor x = tensor({0.001, -2.0}, {.dtype = kFloat16, .device = device});

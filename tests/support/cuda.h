@@ -19,6 +19,13 @@
 
 namespace ferrite::test {
 
+/// The host, and the first CUDA device where there is one.
+inline std::vector<Device> host_and_cuda() {
+  std::vector<Device> devices = {Device()};
+  if (cuda::is_available()) devices.emplace_back("cuda:0");
+  return devices;
+}
+
 /// Whether there are `count` CUDA devices; prints the reason if not.
 bool has_cuda(int count = 1);
 /// Whether there are `count` devices, and NCCL; prints what is missing.
