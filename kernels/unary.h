@@ -45,6 +45,9 @@ enum class UnaryOp : std::uint8_t {
   log10,
   erf,
   erfc,
+  erfinv,
+  lgamma,
+  polygamma,  // the p.a-th derivative of digamma
   tanh,
   sigmoid,
   leaky_relu,  // slope p.a

@@ -1,5 +1,6 @@
 #include "ferrite/kernels/cpu/simd_math.h"
 #include "ferrite/kernels/cpu/unary.h"
+#include "ferrite/kernels/special_functions.h"
 
 namespace ferrite::kernels::cpu {
 
@@ -17,6 +18,16 @@ Block<C> block_of_numbers(F) {
   return [](C* out, const C* in, std::int64_t n, C, C) {
     for (std::int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
   };
+}
+
+// Not std::lgamma, which writes the sign to a variable that all threads share.
+float log_gamma(float x) {
+  int sign;
+  return lgammaf_r(x, &sign);
+}
+double log_gamma(double x) {
+  int sign;
+  return lgamma_r(x, &sign);
 }
 
 template <class V>
@@ -94,6 +105,15 @@ Block<C> math_block(UnaryOp op) {
       return block_of_numbers<C>([](C x) { return std::log10(x); });
     case UnaryOp::erfc:
       return block_of_numbers<C>([](C x) { return std::erfc(x); });
+    case UnaryOp::erfinv:
+      return block_of_numbers<C>([](C x) { return special::erfinv(x); });
+    case UnaryOp::lgamma:
+      return block_of_numbers<C>([](C x) { return log_gamma(x); });
+    case UnaryOp::polygamma:
+      return [](C* out, const C* in, std::int64_t n, C order, C) {
+        for (std::int64_t i = 0; i < n; ++i)
+          out[i] = special::polygamma(static_cast<int>(order), in[i]);
+      };
     case UnaryOp::erf:
       return block_of<C>([](const auto& x) { return simd::erf(x); });
     case UnaryOp::tanh:

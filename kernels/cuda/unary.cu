@@ -4,6 +4,7 @@
 #include "ferrite/kernels/cuda/copy.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"
 #include "ferrite/kernels/cuda/unary.h"
+#include "ferrite/kernels/special_functions.h"
 
 namespace ferrite::kernels::cuda {
 
@@ -106,6 +107,7 @@ struct Transcendental {
   using Heavy = void;
   using C = Compute<T>;
   UnaryOp op;
+  int order;  // of polygamma
 
   template <int V>
   __device__ __forceinline__ void packs(Pack<T, V>& out, const Pack<T, V>& in) const {
@@ -133,13 +135,13 @@ struct Transcendental {
       case UnaryOp::tanh:
         return apply([](C x) { return std::tanh(x); });
       default:
-        return apply([op = op](C x) { return rare(op, x); });
+        return apply([op = op, order = order](C x) { return rare(op, x, order); });
     }
   }
 
  private:
   /// Not inlined, because these are long, as is the reduction of large arguments.
-  [[gnu::noinline]] static __device__ C rare(UnaryOp op, C x) {
+  [[gnu::noinline]] static __device__ C rare(UnaryOp op, C x, int order) {
     switch (op) {
       case UnaryOp::sin:
         return std::sin(x);
@@ -163,17 +165,24 @@ struct Transcendental {
         return std::acosh(x);
       case UnaryOp::atanh:
         return std::atanh(x);
+      case UnaryOp::erfinv:
+        return special::erfinv(x);
+      case UnaryOp::lgamma:
+        return std::lgamma(x);
+      case UnaryOp::polygamma:
+        return special::polygamma(order, x);
       default:
         return std::erfc(x);
     }
   }
 };
 
-void transcendental(const Stream& stream, UnaryOp op, const View& out, const View& in) {
+void transcendental(const Stream& stream, UnaryOp op, const View& out, const View& in, int order) {
   if (!is_floating(in.dtype))
     fail<DTypeError>("unary", "this operation does not work on {}", in.dtype);
-  dispatch_floating(in.dtype, "unary",
-                    [&]<class T>() { map<T, T>(stream, "unary", Transcendental<T>{op}, out, in); });
+  dispatch_floating(in.dtype, "unary", [&]<class T>() {
+    map<T, T>(stream, "unary", Transcendental<T>{op, order}, out, in);
+  });
 }
 
 void simple_unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
@@ -215,9 +224,12 @@ void unary(const Stream& stream, UnaryOp op, const View& out, const View& in,
     case UnaryOp::atanh:
     case UnaryOp::log10:
     case UnaryOp::erfc:
+    case UnaryOp::erfinv:
+    case UnaryOp::lgamma:
+    case UnaryOp::polygamma:
     case UnaryOp::erf:
     case UnaryOp::tanh:
-      return transcendental(stream, op, out, in);
+      return transcendental(stream, op, out, in, p.a.cast<int>());
     case UnaryOp::sigmoid:
     case UnaryOp::elu:
     case UnaryOp::gelu:
