@@ -56,6 +56,22 @@ FERRITE_HOST_DEVICE T floor_divide(T a, T b) {
   }
 }
 
+/// a * 2^b in the bits of T; 0 where b is negative, or not below their number.
+template <class T>
+FERRITE_HOST_DEVICE T shift_left(T a, T b) {
+  constexpr int kBits = 8 * sizeof(T);
+  if (b < T(0) || b >= T(kBits)) return T(0);
+  return static_cast<T>(static_cast<std::uint64_t>(a) << static_cast<int>(b));
+}
+
+/// a / 2^b rounded down; by as many bits as T has, or a negative number, 0 or -1, the sign.
+template <class T>
+FERRITE_HOST_DEVICE T shift_right(T a, T b) {
+  constexpr int kLast = 8 * sizeof(T) - std::is_signed_v<T>;
+  if (b < T(0) || b >= T(kLast)) return a < T(0) ? static_cast<T>(-1) : T(0);
+  return static_cast<T>(a >> static_cast<int>(b));
+}
+
 /// C's remainder, with the dividend's sign.
 template <class T>
 FERRITE_HOST_DEVICE T truncated_remainder(T a, T b) {

@@ -25,6 +25,8 @@ enum class BinaryOp : std::uint8_t {
   bit_and,
   bit_or,
   bit_xor,
+  shift_left,
+  shift_right,
   // out is bool
   logical_and,
   logical_or,
@@ -42,7 +44,9 @@ constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 /// out = a op b. `a` and `b` share a dtype (a complex one for add, sub, mul, div, eq and ne alone),
 /// or, for add, sub, mul and div, one is 16-bit and the other is a single float32 value (strides of
 /// 0). Integer division by zero gives 0 for floor_divide, remainder and fmod. For bool, add is a
-/// logical or and mul a logical and, as in PyTorch. bit_and and its like take integers.
+/// logical or and mul a logical and, as in PyTorch. bit_and and its like take integers;
+/// shifts fill up with zeros, to the right with the sign, and those by a negative number or by all
+/// bits and more leave nothing else.
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types);
 /// for complex `a` only mul and div, by a real scalar.

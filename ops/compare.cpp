@@ -107,7 +107,30 @@ Tensor bitwise(BinaryOp op, BinaryOp logical, const Tensor& a, const B& b, const
   return compare(dtype == kBool ? logical : op, a, b, name);
 }
 
+template <class B>
+Tensor shift(BinaryOp op, const Tensor& a, const B& b, const char* name) {
+  FERRITE_CHECK(a.defined(), ValueError, name, "the first operand is undefined");
+  if constexpr (std::is_same_v<B, Tensor>) ops::check_same_device(a, b, name);
+  const DType dtype = ops::result_type(a, b);
+  FERRITE_CHECK(is_integral(dtype), DTypeError, name, "expected integers, got operands of {}",
+                dtype);
+  return compare(op, a, b, name);
+}
+
 }  // namespace
+
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b) {
+  return shift(BinaryOp::shift_left, a, b, "bitwise_left_shift");
+}
+Tensor bitwise_left_shift(const Tensor& a, Scalar b) {
+  return shift(BinaryOp::shift_left, a, b, "bitwise_left_shift");
+}
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b) {
+  return shift(BinaryOp::shift_right, a, b, "bitwise_right_shift");
+}
+Tensor bitwise_right_shift(const Tensor& a, Scalar b) {
+  return shift(BinaryOp::shift_right, a, b, "bitwise_right_shift");
+}
 
 Tensor bitwise_and(const Tensor& a, const Tensor& b) {
   return bitwise(BinaryOp::bit_and, BinaryOp::logical_and, a, b, "bitwise_and");

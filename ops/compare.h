@@ -56,6 +56,14 @@ Tensor bitwise_xor(const Tensor& a, const Tensor& b);
 Tensor bitwise_xor(const Tensor& a, Scalar b);
 /// Bitwise not of integers, or of bool. DTypeError for floating dtypes.
 Tensor bitwise_not(const Tensor& x);
+/// a * 2^b of integers: 0 where b is negative, or not below the number of bits. DTypeError for
+/// other dtypes.
+Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
+Tensor bitwise_left_shift(const Tensor& a, Scalar b);
+/// a / 2^b of integers, rounded down: 0, or -1 for a negative a, where b is negative, or not below
+/// the number of bits. DTypeError for other dtypes.
+Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
+Tensor bitwise_right_shift(const Tensor& a, Scalar b);
 
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator==(const Tensor& a, Scalar b) { return eq(a, b); }
@@ -89,6 +97,12 @@ inline Tensor operator|(const Tensor& a, Scalar b) { return bitwise_or(a, b); }
 /// Bitwise exclusive or of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
 inline Tensor operator^(const Tensor& a, Scalar b) { return bitwise_xor(a, b); }
+/// bitwise_left_shift().
+inline Tensor operator<<(const Tensor& a, const Tensor& b) { return bitwise_left_shift(a, b); }
+inline Tensor operator<<(const Tensor& a, Scalar b) { return bitwise_left_shift(a, b); }
+/// bitwise_right_shift().
+inline Tensor operator>>(const Tensor& a, const Tensor& b) { return bitwise_right_shift(a, b); }
+inline Tensor operator>>(const Tensor& a, Scalar b) { return bitwise_right_shift(a, b); }
 /// Bitwise not of integers, or of bool. DTypeError for floating dtypes.
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 /// Whether each element is zero; see logical_not().

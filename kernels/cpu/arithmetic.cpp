@@ -65,6 +65,14 @@ BinaryRun<E, E> run_of(BinaryOp op) {
     case BinaryOp::bit_xor:
       if constexpr (!floating) return run_of<E>([](E a, E b) { return a ^ b; });
       return nullptr;
+    case BinaryOp::shift_left:
+      if constexpr (!floating)
+        return run_of<E>([](E a, E b) { return elements::shift_left(a, b); });
+      return nullptr;
+    case BinaryOp::shift_right:
+      if constexpr (!floating)
+        return run_of<E>([](E a, E b) { return elements::shift_right(a, b); });
+      return nullptr;
     default:
       return nullptr;
   }

@@ -145,6 +145,8 @@ void run(const Stream& stream, BinaryOp op, const View& out, const View& a, cons
     case BinaryOp::bit_and:
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
       return power(stream, op, out, a, b, role, scalar);
     default:
       break;

@@ -33,8 +33,10 @@ template <class T>
     return static_cast<T>(a & b);
   else if (op == BinaryOp::bit_or)
     return static_cast<T>(a | b);
-  else
+  else if (op == BinaryOp::bit_xor)
     return static_cast<T>(a ^ b);
+  else
+    return op == BinaryOp::shift_left ? elements::shift_left(a, b) : elements::shift_right(a, b);
 }
 
 template <class T>

@@ -13,12 +13,13 @@ using kit::Operand;
 namespace {
 
 constexpr BinaryOp kAll[] = {
-    BinaryOp::add,        BinaryOp::sub,         BinaryOp::mul,     BinaryOp::div,
-    BinaryOp::pow,        BinaryOp::maximum,     BinaryOp::minimum, BinaryOp::floor_divide,
-    BinaryOp::remainder,  BinaryOp::fmod,        BinaryOp::atan2,   BinaryOp::logical_and,
-    BinaryOp::logical_or, BinaryOp::logical_xor, BinaryOp::eq,      BinaryOp::ne,
-    BinaryOp::lt,         BinaryOp::le,          BinaryOp::gt,      BinaryOp::ge,
-    BinaryOp::bit_and,    BinaryOp::bit_or,      BinaryOp::bit_xor,
+    BinaryOp::add,         BinaryOp::sub,         BinaryOp::mul,     BinaryOp::div,
+    BinaryOp::pow,         BinaryOp::maximum,     BinaryOp::minimum, BinaryOp::floor_divide,
+    BinaryOp::remainder,   BinaryOp::fmod,        BinaryOp::atan2,   BinaryOp::logical_and,
+    BinaryOp::logical_or,  BinaryOp::logical_xor, BinaryOp::eq,      BinaryOp::ne,
+    BinaryOp::lt,          BinaryOp::le,          BinaryOp::gt,      BinaryOp::ge,
+    BinaryOp::bit_and,     BinaryOp::bit_or,      BinaryOp::bit_xor, BinaryOp::shift_left,
+    BinaryOp::shift_right,
 };
 constexpr int kOps = static_cast<int>(std::size(kAll));
 
@@ -33,6 +34,8 @@ bool works_on(BinaryOp op, DType dtype) {
     case BinaryOp::bit_and:
     case BinaryOp::bit_or:
     case BinaryOp::bit_xor:
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
       return is_integral(dtype);
     case BinaryOp::div:
     case BinaryOp::atan2:

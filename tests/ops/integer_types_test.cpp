@@ -26,12 +26,6 @@ using Bytes = std::vector<std::int8_t>;
 using Shorts = std::vector<std::int16_t>;
 using Longs = std::vector<std::int64_t>;
 
-std::vector<Device> devices() {
-  std::vector<Device> all{Device()};
-  if (cuda::is_available()) all.emplace_back("cuda:0");
-  return all;
-}
-
 Tensor bytes(const Bytes& values, const Device& device) {
   return from_vector(values, {static_cast<std::int64_t>(values.size())}).to(device);
 }
@@ -42,7 +36,7 @@ Tensor shorts(const Shorts& values, const Device& device) {
 }  // namespace
 
 TEST_CASE("int8 and int16 compute as C++ and PyTorch do, and wrap around") {
-  for (const Device& device : devices()) {
+  for (const Device& device : host_and_cuda()) {
     INFO(device.str());
     const Tensor x = bytes({-128, -7, 0, 7, 127}, device), y = shorts({-32768, 300, 32767}, device);
     CHECK(x.dtype() == kChar);
@@ -91,7 +85,7 @@ TEST_CASE("int8 and int16 compute as C++ and PyTorch do, and wrap around") {
 }
 
 TEST_CASE("bits of integers and masks") {
-  for (const Device& device : devices()) {
+  for (const Device& device : host_and_cuda()) {
     INFO(device.str());
     const Tensor x = bytes({-128, -1, 5, 12}, device);
     CHECK((x & 4).to_vector<std::int8_t>() == Bytes{0, 4, 4, 4});
@@ -101,6 +95,16 @@ TEST_CASE("bits of integers and masks") {
     const Tensor wide = from_vector(Longs{255, 1}, {2}).to(device);
     CHECK(bitwise_and(x.view({2, 2}), wide).to_vector<std::int64_t>() == Longs{128, 1, 5, 0});
     CHECK(bitwise_and(x.view({2, 2}), wide).dtype() == kInt64);
+    // PyTorch's results.
+    const Tensor shifted = bytes({-5, 7, 100, -128}, device);
+    CHECK((shifted << 1).to_vector<std::int8_t>() == Bytes{-10, 14, -56, 0});
+    CHECK((shifted << bytes({7, 7, 8, -1}, device)).to_vector<std::int8_t>() ==
+          Bytes{-128, -128, 0, 0});
+    CHECK((shifted >> 1).to_vector<std::int8_t>() == Bytes{-3, 3, 50, -64});
+    CHECK((shifted >> bytes({9, 9, -1, -1}, device)).to_vector<std::int8_t>() ==
+          Bytes{-1, 0, 0, -1});
+    CHECK(bitwise_left_shift(shifted, tensor({40}).to(device)).to_vector<std::int64_t>() ==
+          Longs{-5497558138880, 7696581394432, 109951162777600, -140737488355328});
     const Tensor mask = x > 0;
     CHECK((mask & mask).dtype() == kBool);
     CHECK((mask | true).to_vector<bool>() == std::vector<bool>(4, true));
@@ -111,5 +115,7 @@ TEST_CASE("bits of integers and masks") {
     CHECK(changed.to_vector<std::int8_t>() == Bytes{0, 1, 1, 0});
   }
   CHECK_THROWS_AS(zeros({2}) & zeros({2}), DTypeError);
+  CHECK_THROWS_AS(zeros({2}) << 1, DTypeError);
+  CHECK_THROWS_AS(zeros({2}, kBool) >> zeros({2}, kBool), DTypeError);
   CHECK_THROWS_AS(zeros({2}, kInt32) | 1.5, DTypeError);
 }
