@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "ferrite/core/tensor.h"
+#include "ferrite/core/tensor_list.h"
 
 namespace ferrite::linalg {
 
@@ -32,6 +33,14 @@ Tensor cholesky(const Tensor& x);
 ///
 ///   Tensor x = linalg::solve(a, b);  // a [3, 3], b [3]: x [3], with a x = b
 Tensor solve(const Tensor& a, const Tensor& b);
+/// The x with a x = b, or with x a = b unless `left`, for triangular a [..., n, n], of which the
+/// other triangle is not read, nor with `unitriangular` the diagonal, which counts as ones. b
+/// [..., n, k], or [..., k, n] unless `left`, gives the same shape; batches broadcast. Errors are
+/// those of solve(): ValueError for a zero on the diagonal, too.
+///
+///   Tensor z = linalg::solve_triangular(linalg::cholesky(covariance), x, false);  // whitened
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left = true,
+                        bool unitriangular = false);
 /// The inverse of square matrices, [..., n, n] of [..., n, n]. ValueError if one is singular;
 /// solve() is faster and more accurate than a product with the inverse.
 Tensor inv(const Tensor& x);
@@ -79,6 +88,18 @@ Tensor lstsq(const Tensor& a, const Tensor& b);
 /// How many singular values of each matrix are above `tol`, by default as in pinv(): int64 [...] of
 /// [..., m, n].
 Tensor matrix_rank(const Tensor& x, std::optional<double> tol = {});
+/// The product of two matrices or more, in the order that costs the fewest multiplications; the
+/// first and the last may be vectors. ValueError for fewer, ShapeError if sizes do not fit.
+///
+///   Tensor y = linalg::multi_dot({a, b, c});  // [10, 1000], [1000, 5], [5, 300]: [10, 300]
+Tensor multi_dot(TensorList tensors);
+/// The sums of conj(x) y along a dimension; shapes broadcast, dtypes are promoted.
+Tensor vecdot(const Tensor& x, const Tensor& y, int dim = -1);
+/// The condition number of matrices, [...] of [..., m, n]: for 2 (the default) the largest singular
+/// value divided by the smallest, for -2 its inverse; for another order of matrix_norm() the norm
+/// of a square matrix times that of its inverse (ValueError where there is none). 0 for matrices
+/// without elements.
+Tensor cond(const Tensor& x, std::optional<double> order = {});
 /// Square matrices to the n-th power, [..., m, m]; for a negative n the inverse to the -n-th
 /// (ValueError if it is singular), for 0 the identity.
 Tensor matrix_power(const Tensor& x, std::int64_t n);
@@ -124,6 +145,12 @@ Tensor logdet(const Tensor& x);
 inline Tensor inverse(const Tensor& x) { return linalg::inv(x); }
 /// linalg::pinv(), but that only singular values below `rcond` times the largest count as 0.
 inline Tensor pinverse(const Tensor& x, double rcond = 1e-15) { return linalg::pinv(x, rcond); }
+/// The x with a x = b, [..., n, k] of that shape, for a symmetric positive definite a of which
+/// `factor` [..., n, n] is linalg::cholesky(), or with `upper` its transpose. Errors are those of
+/// linalg::solve_triangular().
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false);
+/// The inverse of that matrix a, [..., n, n].
+Tensor cholesky_inverse(const Tensor& factor, bool upper = false);
 /// linalg::cholesky(), or with `upper` its conjugate transpose.
 inline Tensor cholesky(const Tensor& x, bool upper = false) {
   const Tensor lower = linalg::cholesky(x);

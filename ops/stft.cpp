@@ -1,6 +1,9 @@
 #include "ferrite/ops/stft.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/arrange.h"
@@ -82,6 +85,37 @@ Tensor hamming_window(std::int64_t n, bool periodic, double alpha, double beta,
 Tensor hann_window(std::int64_t n, bool periodic, const TensorOptions& options) {
   check_window(n, options, "hann_window");
   return hamming_window(n, periodic, 0.5, 0.5, options);
+}
+
+Tensor bartlett_window(std::int64_t n, bool periodic, const TensorOptions& options) {
+  check_window(n, options, "bartlett_window");
+  if (n <= 1) return ones({n}, options);
+  const double step = 2 / static_cast<double>(periodic ? n : n - 1);
+  const Tensor k = arange(0, n, 1, {.dtype = kFloat64, .device = options.device});
+  return detail::place(1 - abs(k * step - 1), options);
+}
+
+Tensor blackman_window(std::int64_t n, bool periodic, const TensorOptions& options) {
+  check_window(n, options, "blackman_window");
+  if (n <= 1) return ones({n}, options);
+  const double turn = 2 * std::numbers::pi / static_cast<double>(periodic ? n : n - 1);
+  const Tensor k = arange(0, n, 1, {.dtype = kFloat64, .device = options.device});
+  return detail::place(0.42 - 0.5 * cos(k * turn) + 0.08 * cos(k * (2 * turn)), options);
+}
+
+Tensor kaiser_window(std::int64_t n, bool periodic, double beta, const TensorOptions& options) {
+  check_window(n, options, "kaiser_window");
+  FERRITE_CHECK(beta >= 0 && beta <= 700, ValueError, "kaiser_window",
+                "expected a beta from 0 to 700, got {}", beta);
+  if (n <= 1) return ones({n}, options);
+  const double step = 2 / static_cast<double>(periodic ? n : n - 1);
+  std::vector<double> values;
+  for (std::int64_t k = 0; k < n; ++k) {
+    const double at = static_cast<double>(k) * step - 1;
+    const double root = std::sqrt(std::max(0.0, 1 - at * at));
+    values.push_back(std::cyl_bessel_i(0, beta * root) / std::cyl_bessel_i(0, beta));
+  }
+  return detail::place(from_vector(values, {n}).to(options.device), options);
 }
 
 Tensor stft(T x, std::int64_t n_fft, const StftOptions& o) {

@@ -15,6 +15,15 @@ Tensor hann_window(std::int64_t n, bool periodic = true, const TensorOptions& op
 /// alpha - beta cos(2 pi k / n) for k from 0 to n - 1; otherwise as hann_window().
 Tensor hamming_window(std::int64_t n, bool periodic = true, double alpha = 0.54, double beta = 0.46,
                       const TensorOptions& options = {});
+/// A triangle, 1 - |2 k / n - 1|; otherwise as hann_window().
+Tensor bartlett_window(std::int64_t n, bool periodic = true, const TensorOptions& options = {});
+/// 0.42 - 0.5 cos(2 pi k / n) + 0.08 cos(4 pi k / n); otherwise as hann_window().
+Tensor blackman_window(std::int64_t n, bool periodic = true, const TensorOptions& options = {});
+/// I0(beta sqrt(1 - (2 k / n - 1)^2)) / I0(beta), where I0 is the modified Bessel function of the
+/// first kind and of order 0; otherwise as hann_window(). ValueError for a beta below 0 or above
+/// 700, whose I0 overflows.
+Tensor kaiser_window(std::int64_t n, bool periodic = true, double beta = 12,
+                     const TensorOptions& options = {});
 
 /// The options of stft().
 struct StftOptions {

@@ -169,6 +169,19 @@ TEST_CASE("stft, istft: values and gradients are PyTorch's") {
   check_close(hann_window(8, true, {.dtype = kFloat64}), window, 0, 1e-15);
   check_close(hamming_window(7, false, 0.54, 0.46, {.dtype = kFloat64}),
               recorded.golden.get("windows", "hamming"), 0, 1e-15);
+  // SciPy's windows.
+  const TensorOptions wide{.dtype = kFloat64};
+  check_close(bartlett_window(6, false, wide), {0, 0.4, 0.8, 0.8, 0.4, 0}, 0, 1e-15);
+  check_close(blackman_window(7, true, wide),
+              {0, 0.09045342435412808, 0.45918295754596367, 0.9203636180999082, 0.9203636180999082,
+               0.45918295754596367, 0.09045342435412808},
+              0, 1e-15);
+  check_close(kaiser_window(6, false, 4.5, wide),
+              {0.05720440301484278, 0.4592189021057032, 0.9231947951302347, 0.9231947951302347,
+               0.4592189021057032, 0.05720440301484278},
+              0, 1e-15);
+  check_close(kaiser_window(7, true, 12, wide).slice(0, 0, 2),
+              {5.2773441320097665e-05, 0.03276828844175176}, 0, 1e-15);
   const auto run = [&](const std::string& name, T x, int n_fft, const StftOptions& there,
                        IstftOptions back) {
     const auto check = [&](const std::string& what, T in, const std::function<Tensor(T)>& f) {
@@ -217,6 +230,9 @@ TEST_CASE("stft, istft: values and gradients are PyTorch's") {
   }
   refused("ValueError", "stft", [&] { stft(signal.slice(1, 0, 4), 8); });
   refused("DTypeError", "hann_window", [&] { hann_window(8, true, {.dtype = kInt64}); });
+  refused("DTypeError", "bartlett_window", [&] { bartlett_window(8, true, {.dtype = kInt64}); });
+  refused("ValueError", "blackman_window", [&] { blackman_window(-1); });
+  refused("ValueError", "kaiser_window", [&] { kaiser_window(8, true, -1); });
   refused("DTypeError", "hamming_window",
           [&] { hamming_window(1, true, 0.5, 0.5, {.dtype = kBool}); });
   refused("ValueError", "stft", [&] { stft(signal, 0); });

@@ -95,6 +95,16 @@ void add_transforms(std::vector<Op>& table) {
   add("ifftshift", Takes::any, [](T x) { return ifftshift(x, {0}); });
   const Adder bins{table, Takes::floating, {{{3, 4}}}};
   bins("fftfreq", named("fftfreq", [](C c) { return c[0] + fftfreq(4, 1, c[0].options()); }));
+  bins("bartlett_window", named("bartlett_window", [](C c) {
+         return c[0] + bartlett_window(4, true, c[0].options());
+       }));
+  bins("blackman_window", named("blackman_window", [](C c) {
+         return c[0] + blackman_window(4, false, c[0].options());
+       }));
+  bins(
+      "kaiser_window",
+      named("kaiser_window", [](C c) { return c[0] + kaiser_window(4, true, 12, c[0].options()); }))
+      .on_host = true;
   bins("rfftfreq", named("rfftfreq", [](C c) { return c[0] + rfftfreq(6, 0.5, c[0].options()); }));
 }
 

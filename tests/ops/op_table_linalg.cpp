@@ -66,6 +66,12 @@ void add_linalg(std::vector<Op>& table) {
   const auto on_host = [&](Op& op) { op.on_host = true; };
   on_host(add("linalg_cholesky", [](T x) { return linalg::cholesky(definite(x)); }));
   on_host(add("linalg_solve", {square, {{2, 3, 2}}}, [](T a, T b) { return linalg::solve(a, b); }));
+  on_host(add("linalg_solve_triangular", {square, {{2, 3, 2}}},
+              [](T a, T b) { return linalg::solve_triangular(definite(a), b, true); }));
+  on_host(add("cholesky_solve", {{{2, 3, 2}}, square},
+              [](T b, T a) { return cholesky_solve(b, definite(a)); }));
+  on_host(add("cholesky_inverse", [](T x) { return cholesky_inverse(definite(x), true); }));
+  on_host(add("linalg_cond", [](T x) { return linalg::cond(definite(x)); }));
   on_host(add("linalg_inv", [](T x) { return linalg::inv(x); }));
   on_host(add("linalg_det", [](T x) { return linalg::det(definite(x)); }));
   on_host(add("linalg_slogdet", [](T x) { return linalg::slogdet(x); }));
@@ -89,6 +95,11 @@ void add_linalg(std::vector<Op>& table) {
   on_host(add("linalg_matrix_rank", {tall}, [](T x) { return linalg::matrix_rank(x); }));
   add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, 3); });
   on_host(add("linalg_matrix_power", [](T x) { return linalg::matrix_power(x, -2); }));
+  composed(add("linalg_multi_dot", Takes::products, {{{4, 3}}, {{3, 5}}, {{5}}}, [](C c) {
+    return linalg::multi_dot({c[0], c[1], c[2]});
+  }));
+  add("linalg_vecdot", Takes::any, {{{4, 3}}, {{3}}},
+      [](T a, T b) { return linalg::vecdot(a, b); });
   const Adder norms{.table = table, .takes = Takes::floating, .args = {tall}};
   norms("linalg_vector_norm", [](T x) { return linalg::vector_norm(x, 3, {0, 2}); });
   norms("linalg_matrix_norm", [](T x) { return linalg::matrix_norm(x); });
