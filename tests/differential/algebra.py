@@ -153,6 +153,27 @@ def solve_case(square):
     return make
 
 
+def triangular_case(rng):
+    batch, n, k = batch_of(rng), rng.randint(1, 6), rng.randint(1, 3)
+    left = rng.random() < 0.6
+    a = matrix(rng, batch + [n, n], "definite")
+    b = make_input(rng, batch + ([n, k] if left else [k, n]), str(a.base.dtype)[6:], "plain")
+    return [a, b], {"upper": rng.random() < 0.5, "left": left, "unit": rng.random() < 0.3}
+
+
+def factor_case(rng):
+    (a, b), args = triangular_case(rng)
+    while not args["left"]:
+        (a, b), args = triangular_case(rng)
+    return [b, a], args
+
+
+def chain_case(rng):
+    sizes = [rng.randint(1, 9) for _ in range(rng.randint(3, 6))]
+    dtype = rng.choice(TYPES)
+    return [make_input(rng, [m, n], dtype, "plain") for m, n in zip(sizes, sizes[1:])], {}
+
+
 def norm_case(rng):
     shape = shape_of(rng, 2, 4, lambda r: r.randint(1, 5))
     return [make_input(rng, shape, rng.choice(["float32", "float64"]), "plain")], {
@@ -209,6 +230,14 @@ def table():
         t[name] = (matrices(fill), lambda x, a, f=getattr(l, name): f(x[0]), SOLVE)
     t["svdvals"] = (matrices(square=False), lambda x, a: l.svdvals(x[0]), SOLVE)
     t["solve"] = (solve_case(True), lambda x, a: l.solve(*x), SOLVE)
+    t["solve_triangular"] = (triangular_case, lambda x, a: l.solve_triangular(
+        *x, upper=a["upper"], left=a["left"], unitriangular=a["unit"]), SOLVE)
+    t["cholesky_solve"] = (factor_case, lambda x, a: torch.cholesky_solve(
+        x[0], x[1].triu() if a["upper"] else x[1].tril(), a["upper"]), SOLVE)
+    t["multi_dot"] = (chain_case, lambda x, a: l.multi_dot(x), 8 * SUM)
+    t["vecdot"] = (rows_case, lambda x, a: l.vecdot(*x, dim=a["dim"]), SUM)
+    t["cond"] = (matrices(p=[None, 2, -2, 1, "inf"]), lambda x, a: l.cond(
+        x[0], float(a["p"]) if a["p"] else None), SOLVE)
     t["lstsq"] = (solve_case(False), lambda x, a: l.lstsq(*x).solution, SOLVE)
     t["pinv"] = (matrices("general|deficient", False, rcond=[None, 1e-3]),
                  lambda x, a: l.pinv(x[0], rtol=a["rcond"]), SOLVE)

@@ -16,7 +16,7 @@ UNARY = {name: getattr(torch, name) for name in [
     "isinf", "isfinite", "logical_not", "relu", "sqrt", "exp", "exp2", "expm1", "log", "log1p",
     "log2", "rsqrt", "sin", "cos", "tan", "erf", "sigmoid", "tanh", "asin", "acos", "atan", "sinh",
     "cosh", "asinh", "acosh", "atanh", "log10", "erfc", "sinc", "deg2rad", "rad2deg", "frac",
-    "positive", "sgn", "signbit", "isposinf", "isneginf", "isreal"]}
+    "positive", "sgn", "signbit", "isposinf", "isneginf", "isreal", "erfinv", "lgamma", "digamma"]}
 UNARY |= {name: getattr(F, name) for name in [
     "silu", "relu6", "logsigmoid", "selu", "hardsigmoid", "hardswish", "mish", "tanhshrink",
     "softsign"]}
@@ -24,12 +24,13 @@ INPLACE = ["neg_", "abs_", "square_", "floor_", "ceil_", "round_", "trunc_", "ex
            "rsqrt_", "reciprocal_", "sin_", "cos_", "relu_", "sigmoid_", "tanh_", "sign_", "exp2_",
            "expm1_", "log1p_", "log2_", "tan_", "erf_", "asin_", "acos_", "atan_", "sinh_", "cosh_",
            "asinh_", "acosh_", "atanh_", "log10_", "erfc_", "sinc_", "deg2rad_", "rad2deg_",
-           "frac_", "sgn_"]
+           "frac_", "sgn_", "erfinv_", "lgamma_", "digamma_"]
 BINARY = ["mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
           "logical_and", "logical_or", "logical_xor", "atan2", "floor_divide", "remainder", "fmod",
           "hypot", "copysign", "logaddexp", "logaddexp2", "xlogy", "fmax", "fmin", "float_power"]
-BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
-BINARY_INPLACE = ["mul_", "div_", "pow_", "floor_divide_", "remainder_", "fmod_"]
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift"]
+BINARY_INPLACE = ["mul_", "div_", "pow_", "floor_divide_", "remainder_", "fmod_", "atan2_", "hypot_",
+                  "copysign_", "xlogy_", "eq_", "lt_", "ge_", "logical_and_", "logical_xor_"]
 SCALAR = ["add", "sub", "mul", "div", "pow", "eq", "ne", "lt", "le", "gt", "ge", "floor_divide",
           "remainder", "fmod", "copysign", "xlogy"]
 EXACT = {"neg", "abs", "sign", "floor", "ceil", "round", "trunc", "relu", "maximum", "minimum",
@@ -198,7 +199,13 @@ def add_blends(t):
         f = getattr(torch, name)
         t[name] = (binary(False, dtypes=WHOLE), lambda x, a, f=f: f(x[0], x[1]), 0)
         t[name + "_scalar"] = (with_scalar(False, WHOLE), lambda x, a, f=f: f(x[0], a["other"]), 0)
-    for name in ["tanhshrink", "logaddexp", "logaddexp2"]:  # differences
+        t[name + "_"] = (binary(True, dtypes=WHOLE),
+                         lambda x, a, name=name: getattr(x[0], name + "_")(x[1]), 0)
+    t["polygamma"] = (options(n=[0, 1, 2, 3, 5]), lambda x, a: torch.polygamma(a["n"], x[0]), SUM)
+    t["mvlgamma"] = (options(p=[1, 2, 4]), lambda x, a: torch.mvlgamma(x[0], a["p"]), SUM)
+    t["ndtr"] = (unary(False), lambda x, a: torch.special.ndtr(x[0]), SUM)
+    for name in ["tanhshrink", "logaddexp", "logaddexp2", "lgamma", "digamma", "lgamma_", "digamma_"]:
+        # differences
         t[name] = t[name][:2] + (SUM,)
     t["rxlogy_scalar"] = (with_scalar(False), lambda x, a: torch.xlogy(a["other"], x[0]), FUNCTION)
     t["isclose"] = (close_case, lambda x, a: torch.isclose(x[0], x[1], **a), 0)

@@ -53,6 +53,15 @@ def has_small(case):
     return any(bool(((t != 0) & (t.abs() < 1e-4)).any()) for t in floats(case))
 
 
+def has_pole(case):
+    halves = [2 * parts(x.base).double() for x in case.inputs]
+    return any(bool(((t <= 0) & (t == t.round())).any()) for t in halves)
+
+
+def has_negative(case):
+    return any(bool((t < 0).any()) for t in floats(case))
+
+
 def is_empty(case):
     return any(0 in view_shape(x) for x in case.inputs)
 
@@ -134,6 +143,17 @@ KNOWN = [
      "bounds are rounded to 16 bits as the result is; PyTorch's gradient compares with the number"),
     ("(complex:)?(fill_|copy_)", "gradient presence", always,
      "what is overwritten whole gets no gradient; PyTorch makes zeros"),
+    ("(eq|lt|ge)_", "gradient presence", always,
+     "what is overwritten whole gets no gradient; PyTorch makes zeros"),
+    ("logical_x?(and|or)_", "gradient value|gradient presence", always,
+     "truth has no gradient; PyTorch's passes as if nothing had changed"),
+    ("digamma_?|polygamma", VALUE, lambda case: case.dtypes == ["float64"] and options(case).get("n", 0) < 2,
+     "PyTorch's trigamma is exact to ten digits"),
+    ("(mv)?lgamma_?|digamma_?|polygamma", VALUE, has_negative,
+     "below 0 terms cancel: PyTorch's in the tangent of numbers near pi, of higher derivatives all"),
+    ("mvlgamma|digamma_?|polygamma", VALUE, has_pole,
+     "at negative integers it is infinite; PyTorch's is what the sine of a rounded pi gives"),
+    ("polygamma", VALUE, has_infinite, "at infinity it is 0; PyTorch's is NaN"),
     ("baddbmm|addbmm|addmv|addr", "gradient presence", lambda case: case.args["beta"] == 0,
      "an input that is ignored gets no gradient; PyTorch makes zeros"),
     ("grid_sample", "gradient presence", lambda case: case.args["mode"] == "nearest",
@@ -142,11 +162,11 @@ KNOWN = [
      "the count of elements has a gradient of 0 where PyTorch's has none"),
     ("acosh_?", "gradient value", always,
      "at -1, where there is no value, the infinite gradient may have either sign"),
-    ("copysign(_scalar)?", "gradient value", has_infinite,
+    ("copysign_?(_scalar)?", "gradient value", has_infinite,
      "the gradient at infinity is the sign; PyTorch divides infinity by infinity"),
     ("trapezoid", "value", has_infinite,
      "areas are added up; PyTorch takes half of the ends from the whole sum, infinity from infinity"),
-    ("hypot", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
+    ("hypot_?", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
     ("hardsigmoid|nn.Hardsigmoid", "gradient value", lambda case: case.dtypes == ["float64"],
      "a sixth is one of float64; PyTorch's is one of float32"),
     ("poisson_nll_loss|nn.PoissonNLLLoss", "gradient value", lambda case: options(case)["full"],
@@ -162,7 +182,7 @@ KNOWN = [
      "a power of 0 is a constant; PyTorch's gradient is zeros"),
     ("(complex:)?pixel_unshuffle", "shape", lambda case: 0 in view_shape(case.inputs[0]),
      "images without pixels have a shape like others; PyTorch keeps the input's"),
-    ("addmv", "shape", is_empty,
+    ("addmv", "shape|gradient value", is_empty,
      "an input broadcasts to a product of size 0 as to others; PyTorch keeps the input's shape"),
     ("(var|std)_mean", "value", has_infinite, "the mean of an infinity is one, as of mean()"),
     ("unique(_consecutive)?", "value", has_infinite, "of different NaNs any may come first"),
@@ -321,7 +341,7 @@ KNOWN = [
      "every query sees an appended key; PyTorch's causal attention without weights hides it"),
     ("nn.AdaptiveLogSoftmaxWithLoss", "refused", always,
      "a cluster needs a feature; PyTorch's may have none, which leaves its classes alike"),
-    ("complex:addcdiv_?", "gradient value", any_expanded,
+    ("complex:addc(mul|div)_?", "gradient value", any_expanded,
      "an expanded input adds up large gradients that cancel; what remains is their rounding"),
     ("std(_mean)?", "gradient value", is_expanded,
      "of equal numbers the deviation is 0 or its rounding, by which the gradient is divided"),

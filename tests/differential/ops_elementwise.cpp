@@ -4,6 +4,7 @@
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/special.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/differential/ops.h"
 
@@ -42,7 +43,11 @@ void add_unary(Table& t) {
   add("bitwise_not", bitwise_not), add("logsigmoid", logsigmoid), add("selu", selu);
   add("hardsigmoid", hardsigmoid), add("hardswish", hardswish), add("mish", mish);
   add("tanhshrink", tanhshrink), add("softsign", softsign), add("isposinf", isposinf);
-  add("isneginf", isneginf), add("isreal", isreal);
+  add("isneginf", isneginf), add("isreal", isreal), add("erfinv", erfinv), add("lgamma", lgamma);
+  add("digamma", digamma), add("ndtr", special::ndtr);
+  add_("erfinv_", erfinv_), add_("lgamma_", lgamma_), add_("digamma_", digamma_);
+  t["polygamma"] = [](In x, Args a) { return Tensors{polygamma(a["n"], x[0])}; };
+  t["mvlgamma"] = [](In x, Args a) { return Tensors{mvlgamma(x[0], a["p"])}; };
   add_("asin_", asin_), add_("acos_", acos_), add_("atan_", atan_), add_("sinh_", sinh_);
   add_("cosh_", cosh_), add_("asinh_", asinh_), add_("acosh_", acosh_), add_("atanh_", atanh_);
   add_("log10_", log10_), add_("erfc_", erfc_), add_("sinc_", sinc_), add_("deg2rad_", deg2rad_);
@@ -107,6 +112,20 @@ void add_blends(Table& t) {
   add_("addcmul_", addcmul_), add_("addcdiv_", addcdiv_);
 }
 
+void add_in_place(Table& t) {
+  using Method = const Tensor& (Tensor::*)(const Tensor&) const;
+  const auto add = [&](const char* name, Method f) {
+    t[name] = [f](In in, Args) { return Tensors{(in[0].*f)(in[1])}; };
+  };
+  add("atan2_", &Tensor::atan2_), add("hypot_", &Tensor::hypot_), add("xlogy_", &Tensor::xlogy_);
+  add("copysign_", &Tensor::copysign_), add("eq_", &Tensor::eq_), add("lt_", &Tensor::lt_);
+  add("ge_", &Tensor::ge_), add("logical_and_", &Tensor::logical_and_);
+  add("logical_xor_", &Tensor::logical_xor_), add("bitwise_and_", &Tensor::bitwise_and_);
+  add("bitwise_or_", &Tensor::bitwise_or_), add("bitwise_xor_", &Tensor::bitwise_xor_);
+  add("bitwise_left_shift_", &Tensor::bitwise_left_shift_);
+  add("bitwise_right_shift_", &Tensor::bitwise_right_shift_);
+}
+
 void add_binary(Table& t) {
   using Binary = Tensor (*)(const Tensor&, const Tensor&);
   using Scaled = Tensor (*)(const Tensor&, Scalar);
@@ -124,6 +143,7 @@ void add_binary(Table& t) {
   add("logaddexp", logaddexp), add("logaddexp2", logaddexp2), add("xlogy", xlogy);
   add("heaviside", heaviside), add("bitwise_and", bitwise_and), add("bitwise_or", bitwise_or);
   add("bitwise_xor", bitwise_xor), add("fmax", fmax), add("fmin", fmin);
+  add("bitwise_left_shift", bitwise_left_shift), add("bitwise_right_shift", bitwise_right_shift);
   add("float_power", float_power);
   add_scalar("add", ferrite::add), add_scalar("sub", sub), add_scalar("mul", mul);
   add_scalar("div", div), add_scalar("pow", pow), add_scalar("eq", eq), add_scalar("ne", ne);
@@ -131,7 +151,8 @@ void add_binary(Table& t) {
   add_scalar("floor_divide", floor_divide), add_scalar("remainder", remainder);
   add_scalar("fmod", fmod), add_scalar("copysign", copysign), add_scalar("xlogy", xlogy);
   add_scalar("bitwise_and", bitwise_and), add_scalar("bitwise_or", bitwise_or);
-  add_scalar("bitwise_xor", bitwise_xor);
+  add_scalar("bitwise_xor", bitwise_xor), add_scalar("bitwise_left_shift", bitwise_left_shift);
+  add_scalar("bitwise_right_shift", bitwise_right_shift);
   t["clamp_tensor"] = [](In in, Args) { return Tensors{clamp(in[1], in[2])}; };
   for (const std::string mode : {"trunc", "floor"}) {
     t["div_" + mode] = [=](In in, Args) { return Tensors{div(in[0], in[1], mode)}; };
@@ -181,6 +202,7 @@ void add_elementwise(Table& table) {
   add_unary(table);
   add_activations(table);
   add_binary(table);
+  add_in_place(table);
   add_blends(table);
 }
 

@@ -55,6 +55,18 @@ void add_linalg(Table& t) {
   add("cholesky", linalg::cholesky), add("inv", linalg::inv), add("det", linalg::det);
   add("eigvalsh", linalg::eigvalsh), add("svdvals", linalg::svdvals);
   t["solve"] = [](In x, Args) { return Tensors{linalg::solve(x[0], x[1])}; };
+  t["solve_triangular"] = [](In x, Args a) {
+    return Tensors{linalg::solve_triangular(x[0], x[1], a["upper"], a["left"], a["unit"])};
+  };
+  t["cholesky_solve"] = [](In x, Args a) {
+    return Tensors{cholesky_solve(x[0], x[1], a["upper"])};
+  };
+  t["multi_dot"] = [](In x, Args) { return Tensors{linalg::multi_dot(x)}; };
+  t["vecdot"] = [](In x, Args a) { return Tensors{linalg::vecdot(x[0], x[1], a["dim"])}; };
+  t["cond"] = [](In x, Args a) {
+    if (a["p"] == "inf") return Tensors{linalg::cond(x[0], INFINITY)};
+    return Tensors{linalg::cond(x[0], maybe<double>(a, "p"))};
+  };
   t["lstsq"] = [](In x, Args) { return Tensors{linalg::lstsq(x[0], x[1])}; };
   t["slogdet"] = [](In x, Args) { return pair(linalg::slogdet(x[0])); };
   t["pinv"] = [](In x, Args a) { return Tensors{linalg::pinv(x[0], maybe<double>(a, "rcond"))}; };

@@ -32,10 +32,14 @@ FERRITE_OPTIONS(optim::ReduceLROnPlateauOptions, mode, factor, patience, thresho
 
 namespace {
 
-/// Sets the fields of those names, and takes them.
+/// Sets the fields of those names, and takes them. Words are taken by their own names.
 void take_numbers(const optim::Fields& fields, Json& a) {
   for (const optim::Field& field : fields)
-    std::visit([&](auto* value) { *value = take(a, field.name, *value); }, field.value);
+    std::visit(
+        [&]<class V>(const V& value) {
+          if constexpr (!std::is_same_v<V, optim::Word>) *value = take(a, field.name, *value);
+        },
+        field.value);
 }
 
 // ---- Schedulers

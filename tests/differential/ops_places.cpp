@@ -29,9 +29,10 @@ UniqueOptions to_unique(Args a) {
 }
 
 void add_quantiles(Table& t) {
-  using Quantile = Tensor (*)(const Tensor&, double, std::optional<int>, bool, Interpolation);
+  using Quantile =
+      Tensor (*)(const Tensor&, double, std::optional<int>, bool, Choice<Interpolation>);
   using Quantiles =
-      Tensor (*)(const Tensor&, const Tensor&, std::optional<int>, bool, Interpolation);
+      Tensor (*)(const Tensor&, const Tensor&, std::optional<int>, bool, Choice<Interpolation>);
   const auto add = [&](const std::string& name, Quantile one, Quantiles several) {
     t[name] = [one](In x, Args a) {
       return Tensors{one(x[0], a["q"], maybe<int>(a, "dim"), a["keepdim"], to_interpolation(a))};
