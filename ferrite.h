@@ -113,6 +113,7 @@
 #include "ferrite/ops/samples.h"
 #include "ferrite/ops/sampling.h"
 #include "ferrite/ops/softmax.h"
+#include "ferrite/ops/special.h"
 #include "ferrite/ops/stft.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"

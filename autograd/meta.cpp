@@ -201,6 +201,34 @@ Tensor alias(const Tensor& t) {
   return geometry::as_strided(t, t.shape(), t.strides(), t.storage_offset());
 }
 
+void set_geometry(const Tensor& t, const char* op,
+                  const std::function<Tensor(const Tensor&)>& view) {
+  Meta* const meta = meta_of(t);
+  const bool leaf = meta && meta->requires_grad && !meta->node;
+  FERRITE_CHECK(
+      !leaf || !grad_enabled(), AutogradError, op,
+      "{} requires a gradient and is a leaf: its shape cannot be changed while recording; "
+      "use no_grad, or the form that returns a view",
+      t.describe());
+  const Tensor before = alias(t);
+  const Edge edge = gradient_edge(t);
+  if (edge.node) detail::link_output(before, edge.node, edge.output);
+  const GradModeGuard records(grad_enabled() || edge.node);
+  const Tensor after = view(before);
+  TensorImpl& to = *t.impl();
+  const TensorImpl& from = *after.impl();
+  to.shape = from.shape;
+  to.strides = from.strides;
+  to.offset = from.offset;
+  to.contiguous = from.contiguous;
+  if (leaf) t.storage()->bump_version(op);  // nodes have saved it by its handle
+  if (!edge.node) return;
+  const Meta& changed = *meta_of(after);
+  meta->node = changed.node;
+  meta->output = changed.output;
+  if (meta->retained) retain_gradient(*meta, *meta->node, meta->output);
+}
+
 Edge gradient_edge(const Tensor& t) {
   if (!t.defined()) return {};
   Meta* meta = meta_of(t);

@@ -67,4 +67,10 @@ void add_into_zeros(const Tensor& view, const Tensor& from);
 /// A new handle on the same memory and geometry, off the tape.
 Tensor alias(const Tensor& t);
 
+/// Gives `t` itself the geometry of view(t), and the history, whatever the grad mode: its gradients
+/// have another shape from here on. AutogradError for a leaf that requires a gradient while
+/// recording.
+void set_geometry(const Tensor& t, const char* op,
+                  const std::function<Tensor(const Tensor&)>& view);
+
 }  // namespace ferrite::autograd

@@ -550,10 +550,10 @@ class Tensor : public TensorMethods {
   /// ferrite::masked_fill().
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
-  // ---- In place; more in core/tensor_methods.h
+  // ---- In place; more in core/in_place_methods.h
   /// Adds `alpha` times the operand in place, elementwise; the operand is broadcast to this shape
   /// (ShapeError). DTypeError if the dtype cannot hold the result; AutogradError and ValueError as
-  /// of all methods in place (core/tensor_methods.h).
+  /// of all methods in place (core/in_place_methods.h).
   const Tensor& add_(const Tensor& other, Scalar alpha = 1) const;
   /// Subtracts `alpha` times the operand in place; errors as of add_(), and DTypeError for bool.
   const Tensor& sub_(const Tensor& other, Scalar alpha = 1) const;
@@ -625,7 +625,7 @@ class TensorView final : public Tensor {
   std::shared_ptr<const detail::IndexedPart> from_;  // null for a view
 };
 
-inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }
+inline const Tensor& InPlaceMethods::self() const { return static_cast<const Tensor&>(*this); }
 template <std::same_as<DType> D>
 Tensor TensorMethods::sum(D dtype) const {
   return sum(Dims(), false, dtype);

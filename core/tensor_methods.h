@@ -1,19 +1,7 @@
 // The functions of ops/*.h that PyTorch also has as methods of a tensor. Each does what the
 // function of its name does with this tensor as its first argument, where shapes, dtypes and errors
-// are documented; the definitions are in ops/tensor_methods*.cpp. Base of Tensor alone.
-//
-// A method whose name ends in _ works in place: it writes the result into this tensor and returns
-// the tensor. Shape and dtype stay: ShapeError if the result would be larger, DTypeError if the
-// dtype cannot hold it, as integers cannot hold what exp_() gives. ValueError if several elements
-// share memory, as after expand(). The change is recorded on the tape.
-//
-// While operations are recorded, changing a leaf that requires a gradient, or a view of one, is an
-// AutogradError: change it under no_grad, as optimizers do. The same holds for a view that was made
-// under no_grad of a tensor that requires a gradient, and for an inference tensor outside of
-// InferenceMode. backward() throws an AutogradError if an operation recorded before the change
-// needs the old values.
-//
-//   no_grad([&] { weight.relu_(); });
+// are documented; the definitions are in ops/tensor_methods*.cpp. Base of Tensor alone; methods in
+// place are in core/in_place_methods.h.
 #pragma once
 
 #include <concepts>
@@ -24,6 +12,7 @@
 #include <vector>
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/core/in_place_methods.h"
 #include "ferrite/core/scalar.h"
 #include "ferrite/core/shape.h"
 
@@ -32,9 +21,8 @@ namespace ferrite {
 class Tensor;
 struct ValuesIndices;
 
-/// The methods of Tensor that stand for functions. core/tensor_methods.h says what holds of those
-/// that work in place.
-class TensorMethods {
+/// The methods of Tensor that stand for functions.
+class TensorMethods : public InPlaceMethods {
  public:
   // ---- ops/arithmetic.h
   Tensor add(const Tensor& other, Scalar alpha = 1) const;
@@ -81,6 +69,8 @@ class TensorMethods {
   /// linalg::pinv(), but that only singular values below `rcond` times the largest count as 0.
   Tensor pinverse(double rcond = 1e-15) const;
   Tensor matrix_power(std::int64_t n) const;
+  Tensor cholesky_solve(const Tensor& factor, bool upper = false) const;
+  Tensor cholesky_inverse(bool upper = false) const;
   /// u, s and v with u diag(s) v^T equal to this tensor, as torch.svd() has them: v [..., n, k] and
   /// not vh, and reduced factors unless `some` is false. Without `compute_uv` u [..., m, m] and v
   /// [..., n, n] are zeros. linalg::svd() describes shapes, gradients and errors.
@@ -123,6 +113,11 @@ class TensorMethods {
   Tensor atanh() const;
   Tensor log10() const;
   Tensor erfc() const;
+  Tensor erfinv() const;
+  Tensor lgamma() const;
+  Tensor digamma() const;
+  Tensor polygamma(std::int64_t n) const;
+  Tensor mvlgamma(std::int64_t p) const;
   Tensor sinc() const;
   Tensor deg2rad() const;
   Tensor rad2deg() const;
@@ -138,49 +133,6 @@ class TensorMethods {
   Tensor isfinite() const;
   Tensor logical_not() const;
   Tensor bitwise_not() const;
-
-  const Tensor& neg_() const;
-  const Tensor& abs_() const;
-  const Tensor& sign_() const;
-  const Tensor& square_() const;
-  const Tensor& floor_() const;
-  const Tensor& ceil_() const;
-  const Tensor& round_() const;
-  const Tensor& trunc_() const;
-  const Tensor& exp_() const;
-  const Tensor& exp2_() const;
-  const Tensor& expm1_() const;
-  const Tensor& log_() const;
-  const Tensor& log1p_() const;
-  const Tensor& log2_() const;
-  const Tensor& sqrt_() const;
-  const Tensor& rsqrt_() const;
-  const Tensor& reciprocal_() const;
-  const Tensor& sin_() const;
-  const Tensor& cos_() const;
-  const Tensor& tan_() const;
-  const Tensor& tanh_() const;
-  const Tensor& erf_() const;
-  const Tensor& asin_() const;
-  const Tensor& acos_() const;
-  const Tensor& atan_() const;
-  const Tensor& sinh_() const;
-  const Tensor& cosh_() const;
-  const Tensor& asinh_() const;
-  const Tensor& acosh_() const;
-  const Tensor& atanh_() const;
-  const Tensor& log10_() const;
-  const Tensor& erfc_() const;
-  const Tensor& sinc_() const;
-  const Tensor& deg2rad_() const;
-  const Tensor& rad2deg_() const;
-  const Tensor& frac_() const;
-  const Tensor& logit_(std::optional<double> eps = {}) const;
-  const Tensor& nan_to_num_(double nan = 0, std::optional<double> posinf = {},
-                            std::optional<double> neginf = {}) const;
-  const Tensor& sgn_() const;
-  const Tensor& sigmoid_() const;
-  const Tensor& relu_() const;
 
   // ---- ops/compare.h
   Tensor eq(const Tensor& other) const;
@@ -204,6 +156,10 @@ class TensorMethods {
   Tensor bitwise_or(Scalar other) const;
   Tensor bitwise_xor(const Tensor& other) const;
   Tensor bitwise_xor(Scalar other) const;
+  Tensor bitwise_left_shift(const Tensor& other) const;
+  Tensor bitwise_left_shift(Scalar other) const;
+  Tensor bitwise_right_shift(const Tensor& other) const;
+  Tensor bitwise_right_shift(Scalar other) const;
   Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
                  bool equal_nan = false) const;
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8,
@@ -223,8 +179,6 @@ class TensorMethods {
   Tensor clamp_max(const Tensor& max) const;
   Tensor pow(Scalar exponent) const;
   Tensor pow(const Tensor& exponent) const;
-  const Tensor& pow_(Scalar exponent) const;
-  const Tensor& pow_(const Tensor& exponent) const;
   Tensor floor_divide(const Tensor& other) const;
   Tensor floor_divide(Scalar other) const;
   Tensor remainder(const Tensor& other) const;
@@ -243,10 +197,6 @@ class TensorMethods {
   Tensor lerp(const Tensor& end, Scalar weight) const;
   Tensor addcmul(const Tensor& a, const Tensor& b, Scalar value = 1) const;
   Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar value = 1) const;
-  const Tensor& lerp_(const Tensor& end, const Tensor& weight) const;
-  const Tensor& lerp_(const Tensor& end, Scalar weight) const;
-  const Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
-  const Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar value = 1) const;
   Tensor atan2(const Tensor& other) const;
 
   // ---- ops/reduce.h, ops/softmax.h
@@ -285,7 +235,6 @@ class TensorMethods {
   Tensor all(int dim, bool keepdim = false) const;
   Tensor count_nonzero(const Dims& dims = {}) const;
   Tensor cumsum(int dim, std::optional<DType> dtype = {}) const;
-  const Tensor& cumsum_(int dim) const;
   Tensor logsumexp(const Dims& dims = {}, bool keepdim = false) const;
   Tensor nansum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
   Tensor nanmean(const Dims& dims = {}, bool keepdim = false) const;
@@ -293,7 +242,6 @@ class TensorMethods {
   Tensor trace() const;
   Tensor diff(std::int64_t n = 1, int dim = -1) const;
   Tensor cumprod(int dim, std::optional<DType> dtype = {}) const;
-  const Tensor& cumprod_(int dim) const;
   Tensor logcumsumexp(int dim) const;
   ValuesIndices cummax(int dim) const;
   ValuesIndices cummin(int dim) const;
@@ -326,11 +274,6 @@ class TensorMethods {
   Tensor scatter(int dim, const Tensor& index, Scalar value) const;
   Tensor scatter_add(int dim, const Tensor& index, const Tensor& source) const;
   Tensor index_add(int dim, const Tensor& index, const Tensor& source, Scalar alpha = 1) const;
-  const Tensor& scatter_(int dim, const Tensor& index, const Tensor& source) const;
-  const Tensor& scatter_(int dim, const Tensor& index, Scalar value) const;
-  const Tensor& scatter_add_(int dim, const Tensor& index, const Tensor& source) const;
-  const Tensor& index_add_(int dim, const Tensor& index, const Tensor& source,
-                           Scalar alpha = 1) const;
   Tensor take_along_dim(const Tensor& index, std::optional<int> dim = {}) const;
   Tensor take(const Tensor& index) const;
   Tensor index_copy(int dim, const Tensor& index, const Tensor& source) const;
@@ -340,13 +283,6 @@ class TensorMethods {
                         bool include_self = true) const;
   Tensor index_reduce(int dim, const Tensor& index, const Tensor& source, std::string_view reduce,
                       bool include_self = true) const;
-  const Tensor& index_reduce_(int dim, const Tensor& index, const Tensor& source,
-                              std::string_view reduce, bool include_self = true) const;
-  const Tensor& index_copy_(int dim, const Tensor& index, const Tensor& source) const;
-  const Tensor& index_fill_(int dim, const Tensor& index, Scalar value) const;
-  const Tensor& masked_scatter_(const Tensor& mask, const Tensor& source) const;
-  const Tensor& scatter_reduce_(int dim, const Tensor& index, const Tensor& source,
-                                std::string_view reduce, bool include_self = true) const;
   Tensor multinomial(std::int64_t num_samples, bool replacement = false) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
@@ -423,69 +359,25 @@ class TensorMethods {
   Tensor diagonal_scatter(const Tensor& source, std::int64_t offset = 0, int dim1 = 0,
                           int dim2 = 1) const;
   Tensor argwhere() const;
-  // ---- In place, as the function without _ does it
-  const Tensor& clamp_min_(Scalar min) const;
-  const Tensor& clamp_max_(Scalar max) const;
-  const Tensor& tril_(std::int64_t diagonal = 0) const;
-  const Tensor& triu_(std::int64_t diagonal = 0) const;
-  const Tensor& floor_divide_(const Tensor& other) const;
-  const Tensor& floor_divide_(Scalar other) const;
-  const Tensor& remainder_(const Tensor& other) const;
-  const Tensor& remainder_(Scalar other) const;
-  const Tensor& fmod_(const Tensor& other) const;
-  const Tensor& fmod_(Scalar other) const;
-  // ---- In place alone
-  /// Writes the value to the main diagonal, of min(rows, columns) elements. ShapeError unless there
-  /// are 2 dimensions, or more of one size.
-  const Tensor& fill_diagonal_(Scalar value) const;
-  /// Exponentially distributed values above 0, of the density lambd * exp(-lambd * x); a dtype of
-  /// 16 bits may round small ones to 0. Errors as of uniform_(), and ValueError unless lambd > 0.
-  const Tensor& exponential_(double lambd = 1) const;
-  /// Values whose logarithm is normally distributed. Errors as of normal_().
-  const Tensor& log_normal_(double mean = 1, double std = 2) const;
-  /// Values of a Cauchy distribution. Errors as of uniform_(), and ValueError unless sigma > 0.
-  const Tensor& cauchy_(double median = 0, double sigma = 1) const;
-  /// The number of trials until the first success, each of probability p. Errors as of uniform_(),
-  /// and ValueError unless 0 < p < 1.
-  const Tensor& geometric_(double p) const;
-  /// Integers in [low, high). ValueError unless low < high, and the dtype holds them.
-  const Tensor& random_(std::int64_t low, std::int64_t high) const;
 
   // ---- ops/aliases.h
   Tensor absolute() const;
-  const Tensor& absolute_() const;
   Tensor negative() const;
-  const Tensor& negative_() const;
   Tensor arccos() const;
-  const Tensor& arccos_() const;
   Tensor arcsin() const;
-  const Tensor& arcsin_() const;
   Tensor arctan() const;
-  const Tensor& arctan_() const;
   Tensor arccosh() const;
-  const Tensor& arccosh_() const;
   Tensor arcsinh() const;
-  const Tensor& arcsinh_() const;
   Tensor arctanh() const;
-  const Tensor& arctanh_() const;
   Tensor fix() const;
-  const Tensor& fix_() const;
   Tensor subtract(const Tensor& other, Scalar alpha = 1) const;
   Tensor subtract(Scalar other) const;
-  const Tensor& subtract_(const Tensor& other, Scalar alpha = 1) const;
-  const Tensor& subtract_(Scalar other) const;
   Tensor multiply(const Tensor& other) const;
   Tensor multiply(Scalar other) const;
-  const Tensor& multiply_(const Tensor& other) const;
-  const Tensor& multiply_(Scalar other) const;
   Tensor divide(const Tensor& other) const;
   Tensor divide(Scalar other) const;
-  const Tensor& divide_(const Tensor& other) const;
-  const Tensor& divide_(Scalar other) const;
   Tensor true_divide(const Tensor& other) const;
   Tensor true_divide(Scalar other) const;
-  const Tensor& true_divide_(const Tensor& other) const;
-  const Tensor& true_divide_(Scalar other) const;
   Tensor greater(const Tensor& other) const;
   Tensor greater(Scalar other) const;
   Tensor greater_equal(const Tensor& other) const;
@@ -498,7 +390,6 @@ class TensorMethods {
   Tensor not_equal(Scalar other) const;
   Tensor arctan2(const Tensor& other) const;
   Tensor clip(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
-  const Tensor& clip_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   Tensor ger(const Tensor& other) const;
   Tensor moveaxis(const Shape& source, const Shape& destination) const;
   Tensor moveaxis(int source, int destination) const;
@@ -506,7 +397,6 @@ class TensorMethods {
  private:
   friend class Tensor;
   TensorMethods() = default;  // of Tensor alone
-  const Tensor& self() const;
 };
 
 }  // namespace ferrite

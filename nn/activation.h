@@ -13,10 +13,10 @@ namespace ferrite::nn {
 
 /// The option of activations that can overwrite their input instead of allocating a result, as
 /// PyTorch's `inplace`. Overwriting follows the rules of all functions in place
-/// (core/tensor_methods.h): AutogradError for a leaf that requires a gradient, and from backward()
-/// where another op needs the overwritten values; DTypeError where the result has another dtype.
-/// While operations are recorded, activations whose gradient needs the input (SiLU, Mish, Hardswish
-/// and others) keep a copy of it: they save memory in inference alone.
+/// (core/in_place_methods.h): AutogradError for a leaf that requires a gradient, and from
+/// backward() where another op needs the overwritten values; DTypeError where the result has
+/// another dtype. While operations are recorded, activations whose gradient needs the input (SiLU,
+/// Mish, Hardswish and others) keep a copy of it: they save memory in inference alone.
 struct InplaceOptions {
   bool inplace = false;  ///< whether the input is overwritten
 };

@@ -119,7 +119,7 @@ Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
 // In place, any strides; the members of Tensor draw from the default generator.
 /// Draws every element in place, uniform in [low, high). DTypeError unless floating, ValueError
-/// unless low <= high; AutogradError as of all functions in place (core/tensor_methods.h).
+/// unless low <= high; AutogradError as of all functions in place (core/in_place_methods.h).
 const Tensor& uniform_(const Tensor& self, double low, double high, Generator* generator = nullptr);
 /// Draws every element in place, normal with this mean and standard deviation. DTypeError unless
 /// floating, ValueError for an std below 0.

@@ -19,8 +19,8 @@ namespace ferrite {
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true,
                Generator* generator = nullptr);
 /// The same in place, as PyTorch's dropout(..., inplace=True); returns `self`. AutogradError as of
-/// all functions in place (core/tensor_methods.h), unless `self` stays as it is. The same holds for
-/// the functions below whose names end in _.
+/// all functions in place (core/in_place_methods.h), unless `self` stays as it is. The same holds
+/// for the functions below whose names end in _.
 const Tensor& dropout_(const Tensor& self, double p = 0.5, bool training = true,
                        Generator* generator = nullptr);
 

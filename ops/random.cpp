@@ -305,7 +305,7 @@ const Tensor& distribute(const Tensor& self, const char* op, F&& f) {
 
 }  // namespace
 
-const Tensor& TensorMethods::exponential_(double lambd) const {
+const Tensor& InPlaceMethods::exponential_(double lambd) const {
   FERRITE_CHECK(lambd > 0, ValueError, "exponential_", "expected a lambd above 0, got {}", lambd);
   return distribute(self(), "exponential_", [&](const Tensor& u) {
     // Zeros would make quotients infinite, by whose maximum tokens are drawn.
@@ -313,26 +313,26 @@ const Tensor& TensorMethods::exponential_(double lambd) const {
     return (-u).log1p().clamp_max(-least) / -lambd;
   });
 }
-const Tensor& TensorMethods::log_normal_(double mean, double std) const {
+const Tensor& InPlaceMethods::log_normal_(double mean, double std) const {
   check_normal(std, "log_normal_");
   return distribute(self(), "log_normal_", [&](const Tensor& u) {
     draw_normal(u, mean, std, nullptr);
     return u.exp();
   });
 }
-const Tensor& TensorMethods::cauchy_(double median, double sigma) const {
+const Tensor& InPlaceMethods::cauchy_(double median, double sigma) const {
   FERRITE_CHECK(sigma > 0, ValueError, "cauchy_", "expected a sigma above 0, got {}", sigma);
   return distribute(self(), "cauchy_", [&](const Tensor& u) {
     return ((u - 0.5) * std::numbers::pi).tan() * sigma + median;
   });
 }
-const Tensor& TensorMethods::geometric_(double p) const {
+const Tensor& InPlaceMethods::geometric_(double p) const {
   FERRITE_CHECK(p > 0 && p < 1, ValueError, "geometric_", "expected 0 < p < 1, got {}", p);
   return distribute(self(), "geometric_", [&](const Tensor& u) {
     return ((-u).log1p() / std::log1p(-p)).ceil().clamp_min(1);
   });
 }
-const Tensor& TensorMethods::random_(std::int64_t low, std::int64_t high) const {
+const Tensor& InPlaceMethods::random_(std::int64_t low, std::int64_t high) const {
   const Tensor& x = self();
   FERRITE_CHECK(x.defined(), ValueError, "random_", "the tensor is undefined");
   return draw_inplace(x, "random_", [&](const Stream&, const Tensor& t) {

@@ -81,6 +81,18 @@ Tensor TensorMethods::bitwise_xor(Scalar other) const {
 Tensor TensorMethods::bitwise_xor(const Tensor& other) const {
   return ferrite::bitwise_xor(self(), other);
 }
+Tensor TensorMethods::bitwise_left_shift(const Tensor& other) const {
+  return ferrite::bitwise_left_shift(self(), other);
+}
+Tensor TensorMethods::bitwise_left_shift(Scalar other) const {
+  return ferrite::bitwise_left_shift(self(), other);
+}
+Tensor TensorMethods::bitwise_right_shift(const Tensor& other) const {
+  return ferrite::bitwise_right_shift(self(), other);
+}
+Tensor TensorMethods::bitwise_right_shift(Scalar other) const {
+  return ferrite::bitwise_right_shift(self(), other);
+}
 Tensor TensorMethods::isclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
   return ferrite::isclose(self(), other, rtol, atol, equal_nan);
 }
@@ -109,8 +121,10 @@ Tensor TensorMethods::clamp_min(Scalar min) const { return ferrite::clamp_min(se
 Tensor TensorMethods::clamp_max(Scalar max) const { return ferrite::clamp_max(self(), max); }
 Tensor TensorMethods::pow(Scalar exponent) const { return ferrite::pow(self(), exponent); }
 Tensor TensorMethods::pow(const Tensor& exponent) const { return ferrite::pow(self(), exponent); }
-const Tensor& TensorMethods::pow_(Scalar exponent) const { return ferrite::pow_(self(), exponent); }
-const Tensor& TensorMethods::pow_(const Tensor& exponent) const {
+const Tensor& InPlaceMethods::pow_(Scalar exponent) const {
+  return ferrite::pow_(self(), exponent);
+}
+const Tensor& InPlaceMethods::pow_(const Tensor& exponent) const {
   return ferrite::pow_(self(), exponent);
 }
 Tensor TensorMethods::div(const Tensor& other, std::string_view rounding_mode) const {
@@ -193,7 +207,7 @@ Tensor TensorMethods::count_nonzero(const Dims& dims) const {
 Tensor TensorMethods::cumsum(int dim, std::optional<DType> dtype) const {
   return ferrite::cumsum(self(), dim, dtype);
 }
-const Tensor& TensorMethods::cumsum_(int dim) const { return ferrite::cumsum_(self(), dim); }
+const Tensor& InPlaceMethods::cumsum_(int dim) const { return ferrite::cumsum_(self(), dim); }
 ValuesIndices TensorMethods::topk(std::int64_t k, int dim, bool largest, bool sorted) const {
   return ferrite::topk(self(), k, dim, largest, sorted);
 }
@@ -231,18 +245,18 @@ Tensor TensorMethods::index_add(int dim, const Tensor& index, const Tensor& sour
                                 Scalar alpha) const {
   return ferrite::index_add(self(), dim, index, source, alpha);
 }
-const Tensor& TensorMethods::scatter_(int dim, const Tensor& index, const Tensor& source) const {
+const Tensor& InPlaceMethods::scatter_(int dim, const Tensor& index, const Tensor& source) const {
   return ferrite::scatter_(self(), dim, index, source);
 }
-const Tensor& TensorMethods::scatter_(int dim, const Tensor& index, Scalar value) const {
+const Tensor& InPlaceMethods::scatter_(int dim, const Tensor& index, Scalar value) const {
   return ferrite::scatter_(self(), dim, index, value);
 }
-const Tensor& TensorMethods::scatter_add_(int dim, const Tensor& index,
-                                          const Tensor& source) const {
+const Tensor& InPlaceMethods::scatter_add_(int dim, const Tensor& index,
+                                           const Tensor& source) const {
   return ferrite::scatter_add_(self(), dim, index, source);
 }
-const Tensor& TensorMethods::index_add_(int dim, const Tensor& index, const Tensor& source,
-                                        Scalar alpha) const {
+const Tensor& InPlaceMethods::index_add_(int dim, const Tensor& index, const Tensor& source,
+                                         Scalar alpha) const {
   return ferrite::index_add_(self(), dim, index, source, alpha);
 }
 Tensor TensorMethods::masked_select(const Tensor& mask) const {
@@ -324,16 +338,16 @@ Tensor TensorMethods::addcmul(const Tensor& a, const Tensor& b, Scalar value) co
 Tensor TensorMethods::addcdiv(const Tensor& a, const Tensor& b, Scalar value) const {
   return ferrite::addcdiv(self(), a, b, value);
 }
-const Tensor& TensorMethods::lerp_(const Tensor& end, const Tensor& weight) const {
+const Tensor& InPlaceMethods::lerp_(const Tensor& end, const Tensor& weight) const {
   return ferrite::lerp_(self(), end, weight);
 }
-const Tensor& TensorMethods::lerp_(const Tensor& end, Scalar weight) const {
+const Tensor& InPlaceMethods::lerp_(const Tensor& end, Scalar weight) const {
   return ferrite::lerp_(self(), end, weight);
 }
-const Tensor& TensorMethods::addcmul_(const Tensor& a, const Tensor& b, Scalar value) const {
+const Tensor& InPlaceMethods::addcmul_(const Tensor& a, const Tensor& b, Scalar value) const {
   return ferrite::addcmul_(self(), a, b, value);
 }
-const Tensor& TensorMethods::addcdiv_(const Tensor& a, const Tensor& b, Scalar value) const {
+const Tensor& InPlaceMethods::addcdiv_(const Tensor& a, const Tensor& b, Scalar value) const {
   return ferrite::addcdiv_(self(), a, b, value);
 }
 Tensor TensorMethods::baddbmm(const Tensor& a, const Tensor& b, Scalar beta, Scalar alpha) const {
@@ -370,7 +384,7 @@ Tensor TensorMethods::diff(std::int64_t n, int dim) const { return ferrite::diff
 Tensor TensorMethods::cumprod(int dim, std::optional<DType> dtype) const {
   return ferrite::cumprod(self(), dim, dtype);
 }
-const Tensor& TensorMethods::cumprod_(int dim) const { return ferrite::cumprod_(self(), dim); }
+const Tensor& InPlaceMethods::cumprod_(int dim) const { return ferrite::cumprod_(self(), dim); }
 Tensor TensorMethods::logcumsumexp(int dim) const { return ferrite::logcumsumexp(self(), dim); }
 ValuesIndices TensorMethods::cummax(int dim) const { return ferrite::cummax(self(), dim); }
 ValuesIndices TensorMethods::cummin(int dim) const { return ferrite::cummin(self(), dim); }
@@ -428,21 +442,22 @@ Tensor TensorMethods::index_reduce(int dim, const Tensor& index, const Tensor& s
                                    std::string_view reduce, bool include_self) const {
   return ferrite::index_reduce(self(), dim, index, source, reduce, include_self);
 }
-const Tensor& TensorMethods::index_reduce_(int dim, const Tensor& index, const Tensor& source,
-                                           std::string_view reduce, bool include_self) const {
+const Tensor& InPlaceMethods::index_reduce_(int dim, const Tensor& index, const Tensor& source,
+                                            std::string_view reduce, bool include_self) const {
   return ferrite::index_reduce_(self(), dim, index, source, reduce, include_self);
 }
-const Tensor& TensorMethods::index_copy_(int dim, const Tensor& index, const Tensor& source) const {
+const Tensor& InPlaceMethods::index_copy_(int dim, const Tensor& index,
+                                          const Tensor& source) const {
   return ferrite::index_copy_(self(), dim, index, source);
 }
-const Tensor& TensorMethods::index_fill_(int dim, const Tensor& index, Scalar value) const {
+const Tensor& InPlaceMethods::index_fill_(int dim, const Tensor& index, Scalar value) const {
   return ferrite::index_fill_(self(), dim, index, value);
 }
-const Tensor& TensorMethods::masked_scatter_(const Tensor& mask, const Tensor& source) const {
+const Tensor& InPlaceMethods::masked_scatter_(const Tensor& mask, const Tensor& source) const {
   return ferrite::masked_scatter_(self(), mask, source);
 }
-const Tensor& TensorMethods::scatter_reduce_(int dim, const Tensor& index, const Tensor& source,
-                                             std::string_view reduce, bool include_self) const {
+const Tensor& InPlaceMethods::scatter_reduce_(int dim, const Tensor& index, const Tensor& source,
+                                              std::string_view reduce, bool include_self) const {
   return ferrite::scatter_reduce_(self(), dim, index, source, reduce, include_self);
 }
 Tensor TensorMethods::multinomial(std::int64_t num_samples, bool replacement) const {

@@ -19,43 +19,43 @@ using ops::composite_;
 // ---- Second names
 
 Tensor TensorMethods::absolute() const { return abs(); }
-const Tensor& TensorMethods::absolute_() const { return abs_(); }
+const Tensor& InPlaceMethods::absolute_() const { return abs_(); }
 Tensor TensorMethods::negative() const { return neg(); }
-const Tensor& TensorMethods::negative_() const { return neg_(); }
+const Tensor& InPlaceMethods::negative_() const { return neg_(); }
 Tensor TensorMethods::arccos() const { return acos(); }
-const Tensor& TensorMethods::arccos_() const { return acos_(); }
+const Tensor& InPlaceMethods::arccos_() const { return acos_(); }
 Tensor TensorMethods::arcsin() const { return asin(); }
-const Tensor& TensorMethods::arcsin_() const { return asin_(); }
+const Tensor& InPlaceMethods::arcsin_() const { return asin_(); }
 Tensor TensorMethods::arctan() const { return atan(); }
-const Tensor& TensorMethods::arctan_() const { return atan_(); }
+const Tensor& InPlaceMethods::arctan_() const { return atan_(); }
 Tensor TensorMethods::arccosh() const { return acosh(); }
-const Tensor& TensorMethods::arccosh_() const { return acosh_(); }
+const Tensor& InPlaceMethods::arccosh_() const { return acosh_(); }
 Tensor TensorMethods::arcsinh() const { return asinh(); }
-const Tensor& TensorMethods::arcsinh_() const { return asinh_(); }
+const Tensor& InPlaceMethods::arcsinh_() const { return asinh_(); }
 Tensor TensorMethods::arctanh() const { return atanh(); }
-const Tensor& TensorMethods::arctanh_() const { return atanh_(); }
+const Tensor& InPlaceMethods::arctanh_() const { return atanh_(); }
 Tensor TensorMethods::fix() const { return trunc(); }
-const Tensor& TensorMethods::fix_() const { return trunc_(); }
+const Tensor& InPlaceMethods::fix_() const { return trunc_(); }
 Tensor TensorMethods::subtract(const Tensor& other, Scalar alpha) const {
   return sub(other, alpha);
 }
 Tensor TensorMethods::subtract(Scalar other) const { return sub(other); }
-const Tensor& TensorMethods::subtract_(const Tensor& other, Scalar alpha) const {
+const Tensor& InPlaceMethods::subtract_(const Tensor& other, Scalar alpha) const {
   return self().sub_(other, alpha);
 }
-const Tensor& TensorMethods::subtract_(Scalar other) const { return self().sub_(other); }
+const Tensor& InPlaceMethods::subtract_(Scalar other) const { return self().sub_(other); }
 Tensor TensorMethods::multiply(const Tensor& other) const { return mul(other); }
 Tensor TensorMethods::multiply(Scalar other) const { return mul(other); }
-const Tensor& TensorMethods::multiply_(const Tensor& other) const { return self().mul_(other); }
-const Tensor& TensorMethods::multiply_(Scalar other) const { return self().mul_(other); }
+const Tensor& InPlaceMethods::multiply_(const Tensor& other) const { return self().mul_(other); }
+const Tensor& InPlaceMethods::multiply_(Scalar other) const { return self().mul_(other); }
 Tensor TensorMethods::divide(const Tensor& other) const { return div(other); }
 Tensor TensorMethods::divide(Scalar other) const { return div(other); }
-const Tensor& TensorMethods::divide_(const Tensor& other) const { return self().div_(other); }
-const Tensor& TensorMethods::divide_(Scalar other) const { return self().div_(other); }
+const Tensor& InPlaceMethods::divide_(const Tensor& other) const { return self().div_(other); }
+const Tensor& InPlaceMethods::divide_(Scalar other) const { return self().div_(other); }
 Tensor TensorMethods::true_divide(const Tensor& other) const { return div(other); }
 Tensor TensorMethods::true_divide(Scalar other) const { return div(other); }
-const Tensor& TensorMethods::true_divide_(const Tensor& other) const { return self().div_(other); }
-const Tensor& TensorMethods::true_divide_(Scalar other) const { return self().div_(other); }
+const Tensor& InPlaceMethods::true_divide_(const Tensor& other) const { return self().div_(other); }
+const Tensor& InPlaceMethods::true_divide_(Scalar other) const { return self().div_(other); }
 Tensor TensorMethods::greater(const Tensor& other) const { return gt(other); }
 Tensor TensorMethods::greater(Scalar other) const { return gt(other); }
 Tensor TensorMethods::greater_equal(const Tensor& other) const { return ge(other); }
@@ -70,7 +70,7 @@ Tensor TensorMethods::arctan2(const Tensor& other) const { return atan2(other); 
 Tensor TensorMethods::clip(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return clamp(min, max);
 }
-const Tensor& TensorMethods::clip_(std::optional<Scalar> min, std::optional<Scalar> max) const {
+const Tensor& InPlaceMethods::clip_(std::optional<Scalar> min, std::optional<Scalar> max) const {
   return self().clamp_(min, max);
 }
 Tensor TensorMethods::ger(const Tensor& other) const { return outer(other); }
@@ -148,37 +148,37 @@ Tensor TensorMethods::argwhere() const { return nonzero(); }
 
 // ---- In place
 
-const Tensor& TensorMethods::clamp_min_(Scalar min) const { return self().clamp_(min); }
-const Tensor& TensorMethods::clamp_max_(Scalar max) const { return self().clamp_({}, max); }
-const Tensor& TensorMethods::tril_(std::int64_t diagonal) const {
+const Tensor& InPlaceMethods::clamp_min_(Scalar min) const { return self().clamp_(min); }
+const Tensor& InPlaceMethods::clamp_max_(Scalar max) const { return self().clamp_({}, max); }
+const Tensor& InPlaceMethods::tril_(std::int64_t diagonal) const {
   return composite_("tril_", self(), [&](const Tensor& x) { return x.tril(diagonal); });
 }
-const Tensor& TensorMethods::triu_(std::int64_t diagonal) const {
+const Tensor& InPlaceMethods::triu_(std::int64_t diagonal) const {
   return composite_("triu_", self(), [&](const Tensor& x) { return x.triu(diagonal); });
 }
-const Tensor& TensorMethods::floor_divide_(const Tensor& other) const {
+const Tensor& InPlaceMethods::floor_divide_(const Tensor& other) const {
   return composite_(
       "floor_divide_", self(), [&](const Tensor& x) { return x.floor_divide(other); }, other);
 }
-const Tensor& TensorMethods::floor_divide_(Scalar other) const {
+const Tensor& InPlaceMethods::floor_divide_(Scalar other) const {
   return composite_("floor_divide_", self(),
                     [&](const Tensor& x) { return x.floor_divide(other); });
 }
-const Tensor& TensorMethods::remainder_(const Tensor& other) const {
+const Tensor& InPlaceMethods::remainder_(const Tensor& other) const {
   return composite_(
       "remainder_", self(), [&](const Tensor& x) { return x.remainder(other); }, other);
 }
-const Tensor& TensorMethods::remainder_(Scalar other) const {
+const Tensor& InPlaceMethods::remainder_(Scalar other) const {
   return composite_("remainder_", self(), [&](const Tensor& x) { return x.remainder(other); });
 }
-const Tensor& TensorMethods::fmod_(const Tensor& other) const {
+const Tensor& InPlaceMethods::fmod_(const Tensor& other) const {
   return composite_(
       "fmod_", self(), [&](const Tensor& x) { return x.fmod(other); }, other);
 }
-const Tensor& TensorMethods::fmod_(Scalar other) const {
+const Tensor& InPlaceMethods::fmod_(Scalar other) const {
   return composite_("fmod_", self(), [&](const Tensor& x) { return x.fmod(other); });
 }
-const Tensor& TensorMethods::fill_diagonal_(Scalar value) const {
+const Tensor& InPlaceMethods::fill_diagonal_(Scalar value) const {
   constexpr const char* kOp = "fill_diagonal_";
   ops::check_defined(self(), kOp);
   const Tensor& x = self();

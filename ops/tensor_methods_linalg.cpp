@@ -15,6 +15,12 @@ std::tuple<Tensor, Tensor> TensorMethods::slogdet() const {
 }
 Tensor TensorMethods::inverse() const { return ferrite::linalg::inv(self()); }
 Tensor TensorMethods::pinverse(double rcond) const { return ferrite::linalg::pinv(self(), rcond); }
+Tensor TensorMethods::cholesky_solve(const Tensor& factor, bool upper) const {
+  return ferrite::cholesky_solve(self(), factor, upper);
+}
+Tensor TensorMethods::cholesky_inverse(bool upper) const {
+  return ferrite::cholesky_inverse(self(), upper);
+}
 Tensor TensorMethods::matrix_power(std::int64_t n) const {
   return ferrite::linalg::matrix_power(self(), n);
 }

@@ -240,7 +240,7 @@ def descriptions():
 
 DESCRIPTIONS = descriptions()
 USED = set()  # those that a name has taken
-# What holds of every function in place; the top of core/tensor_methods.h says more.
+# What holds of every function in place; the top of core/in_place_methods.h says more.
 IN_PLACE = ("\n\nShape and dtype stay: ShapeError or DTypeError if the result does not fit. AutogradError while operations "
             "are recorded, if the tensor is a leaf that requires a gradient or a view of one.")
 TYPE = re.compile(r"(?:class|struct|enum class|enum|using|concept) (\w+)(?: final)? ?[:={]")
@@ -278,7 +278,7 @@ def spelled_out(body, i, path, top):
     if m := re.match(r"(?:explicit |constexpr )*(\w+)\(const (\1\w*Options)&", text):
         return f"With these {m[2]}."
     in_place = re.match(r"(\w+)_$", name or "") if function else None
-    if path == "core/tensor_methods.h" and in_place:
+    if path == "core/in_place_methods.h" and in_place:
         return f"In place: writes the result of ferrite::{in_place[1]}() into this tensor and returns it.{IN_PLACE}"
     if path == "core/tensor_methods.h" and function:
         return f"As the function ferrite::{name}(), with this tensor as its first argument."

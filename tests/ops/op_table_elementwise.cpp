@@ -4,6 +4,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/softmax.h"
+#include "ferrite/ops/special.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
 
@@ -54,6 +55,17 @@ void add_unary(std::vector<Op>& table) {
       add("asinh", any, asinh), add("atanh", any, atanh), add("erfc", any, erfc),
       in_float32(add("log10", any, log10)), add("sinc", any, sinc), add("deg2rad", any, deg2rad),
       add("rad2deg", any, rad2deg), add("logsigmoid", any, logsigmoid);
+  in_float32(add("erfinv", any, erfinv)), add("lgamma", any, lgamma), add("digamma", any, digamma),
+      add("special_ndtr", any, special::ndtr);
+  row("polygamma", any, [](T x) { return polygamma(2, x); });
+  row("mvlgamma", any, [](T x) { return mvlgamma(x, 1); });
+  add_("erfinv_", floating, erfinv_), add_("lgamma_", floating, lgamma_),
+      add_("digamma_", floating, digamma_);
+  add("sigmoid", any, special::expit), add("lgamma", any, special::gammaln);
+  add("digamma", any, special::psi);
+  row("mvlgamma", any, [](T x) { return special::multigammaln(x, 1); });
+  row("polygamma_", floating, [](T x) { return polygamma_(x, 1); });
+  row("mvlgamma_", floating, [](T x) { return mvlgamma_(x, 1); });
   add("signbit", any, signbit), add("positive", numeric, positive), add("frac", floating, frac);
   add("sign", any, sgn);
   row("acosh", any, [](T x) { return acosh(x); });

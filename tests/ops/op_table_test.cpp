@@ -65,8 +65,9 @@ TEST_CASE("every function of ferrite.h that gives tensors is called by the table
   const std::set<std::string> called = names_in(read_table(), std::regex("\\b([a-z_0-9]+)\\b"));
 
   // Takes bytes and gives floats, unlike the rest: augment_test.cpp; no operation:
-  // autocast_test.cpp.
-  const std::set<std::string> apart{"augment", "is_autocast_enabled"};
+  // autocast_test.cpp; takes integers alone: integer_types_test.cpp.
+  const std::set<std::string> apart{"augment", "is_autocast_enabled", "bitwise_left_shift",
+                                    "bitwise_right_shift"};
   std::size_t functions = 0;
   for (const std::string& name : names_in(read(root / "ferrite.h"), header))
     for (const std::string& op : names_in(without_details(read(root / name)), function)) {
@@ -95,13 +96,15 @@ TEST_CASE("every member of Tensor that gives a tensor is called by the table") {
 
 TEST_CASE("every method that stands for a function calls it, and is among libtorch's lines") {
   const std::filesystem::path root = test::source_dir();
-  const std::string header = without_private(read(root / "core/tensor_methods.h")),
+  const std::string header = without_private(read(root / "core/tensor_methods.h")) +
+                             without_private(read(root / "core/in_place_methods.h")),
                     source = read(root / "ops/tensor_methods.cpp") +
                              read(root / "ops/tensor_methods_unary.cpp") +
                              read(root / "ops/tensor_methods_linalg.cpp") +
                              read(root / "ops/tensor_methods_composite.cpp"),
                     aliases = read(root / "ops/aliases.h"),
                     lines = read(root / "tests/api/tensor_lines_test.cpp") +
+                            read(root / "tests/api/in_place_lines_test.cpp") +
                             read(root / "tests/ops/aliases_test.cpp");
   const std::set<std::string> other_names{"sum_to_size", "split_with_sizes", "inverse", "pinverse",
                                           "logdet",      "adjoint",          "dist"};
