@@ -184,6 +184,8 @@ KNOWN = [
      "images without pixels have a shape like others; PyTorch keeps the input's"),
     ("addmv", "shape|gradient value", is_empty,
      "an input broadcasts to a product of size 0 as to others; PyTorch keeps the input's shape"),
+    ("scaled_dot_product_attention", "gradient value", lambda case: largest(case) > 1e3,
+     "the logarithm of a row's sum loses digits beside a large maximum, as in PyTorch's fused kernels"),
     ("(var|std)_mean", "value", has_infinite, "the mean of an infinity is one, as of mean()"),
     ("unique(_consecutive)?", "value", has_infinite, "of different NaNs any may come first"),
     ("(complex:)?addc(mul|div)_?|lerp_?", "gradient value", lambda case: has_infinite(case) or is_empty(case)
