@@ -1,7 +1,6 @@
 // Triangular matrices and products of several: torch.linalg's functions that are made of others.
 #include <limits>
 
-#include "ferrite/autograd/record.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/composite.h"

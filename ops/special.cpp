@@ -38,7 +38,7 @@ kernels::UnaryParams order(std::int64_t n, const char* op) {
   return {.a = std::min(n, kInfinite)};
 }
 
-/// For the function of x - offsets, and its logarithm of pi.
+/// mvlgamma(); `op` is the name that errors begin with.
 Tensor multivariate(T x, std::int64_t p, const char* op) {
   FERRITE_CHECK(p >= 1, ValueError, op, "expected a dimension of 1 or more, got {}", p);
   return ops::computed_in(

@@ -109,11 +109,12 @@ Tensor kaiser_window(std::int64_t n, bool periodic, double beta, const TensorOpt
                 "expected a beta from 0 to 700, got {}", beta);
   if (n <= 1) return ones({n}, options);
   const double step = 2 / static_cast<double>(periodic ? n : n - 1);
+  const double middle = std::cyl_bessel_i(0, beta);
   std::vector<double> values;
   for (std::int64_t k = 0; k < n; ++k) {
     const double at = static_cast<double>(k) * step - 1;
     const double root = std::sqrt(std::max(0.0, 1 - at * at));
-    values.push_back(std::cyl_bessel_i(0, beta * root) / std::cyl_bessel_i(0, beta));
+    values.push_back(std::cyl_bessel_i(0, beta * root) / middle);
   }
   return detail::place(from_vector(values, {n}).to(options.device), options);
 }
