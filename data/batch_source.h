@@ -88,6 +88,11 @@ struct DefaultCollate {
   }
 };
 
+/// For what draws once a batch: no sample has a negative index.
+inline Generator generator_of_batch(std::span<const std::int64_t> indices, const Epoch& epoch) {
+  return epoch.at(0).generator(~indices.front());
+}
+
 template <class S, class Collate>
 BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate collate) {
   const auto& set = *dataset;
@@ -96,6 +101,8 @@ BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate
     return IndexedBatches{
         std::move(dataset),
         [&set](Indices indices, const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
+          Generator random = generator_of_batch(indices, epoch);
+          const SampleGenerator scope(random);
           return std::make_unique<TypedBatch<BatchOf<S>>>(set.get_batch(indices, epoch));
         }};
   else
@@ -107,6 +114,8 @@ BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate
           samples.reserve(indices.size());
           for (std::size_t n = 0; n < indices.size(); ++n)
             samples.push_back(set.get_in(indices[n], epoch.at(n)));
+          Generator random = generator_of_batch(indices, epoch);
+          const SampleGenerator scope(random);
           return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
         }};
 }
@@ -121,9 +130,10 @@ BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset
       shards, [dataset = std::move(dataset), make](std::int64_t shard, const Epoch& epoch) {
         // Far from the indices of samples, whose numbers the stream may draw itself.
         Generator random = epoch.generator(std::numeric_limits<std::int64_t>::min() + shard);
-        return [next = dataset->open(shard, epoch), make,
-                random = std::move(random)](std::int64_t most) mutable {
-          const SampleGenerator scope(random);
+        const SampleGenerator scope(random);
+        return [next = dataset->open(shard, epoch), make, random = std::move(random),
+                part = std::uint64_t{1}](std::int64_t most) mutable {
+          const SampleGenerator scope(random, part++);
           auto samples = std::make_shared<std::vector<S>>();
           while (static_cast<std::int64_t>(samples->size()) < most) {
             std::optional<S> sample = next();
@@ -131,9 +141,14 @@ BatchSource streamed_batches(std::shared_ptr<const IterableDatasetOf<S>> dataset
             samples->push_back(*std::move(sample));
           }
           const auto n = static_cast<std::int64_t>(samples->size());
-          return StreamPart{n, [samples, make]() -> std::unique_ptr<AnyBatch> {
-                              return make(std::move(*samples));
-                            }};
+          // Batches are made after further samples are drawn, with numbers of their own.
+          return StreamPart{
+              n,
+              [samples, make,
+               random = Generator(~random.seed() + part)]() mutable -> std::unique_ptr<AnyBatch> {
+                const SampleGenerator own(random);
+                return make(std::move(*samples));
+              }};
         };
       }};
 }

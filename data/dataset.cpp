@@ -32,8 +32,9 @@ Generator Epoch::generator(std::int64_t index) const {
   return Generator(repeat == 0 ? first : mix(first + static_cast<std::uint64_t>(repeat)));
 }
 
-impl::SampleGenerator::SampleGenerator(Generator& generator)
-    : before_(std::exchange(sample_generator, &generator)) {}
+impl::SampleGenerator::SampleGenerator(Generator& generator, std::uint64_t part)
+    : before_(std::exchange(sample_generator, &generator)),
+      scope_(default_generator(Device()), {.seed = mix(mix(~generator.seed()) + part)}) {}
 
 impl::SampleGenerator::~SampleGenerator() { sample_generator = before_; }
 

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "ferrite/core/generator.h"
+#include "ferrite/core/generator_scope.h"
 #include "ferrite/core/libtorch_names.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/data/collate.h"
@@ -51,17 +51,20 @@ struct Epoch {
 
 namespace impl {
 
-/// While it exists, transforms that are called without a generator draw from this one in this
-/// thread, so that those in a data set's get() depend on the sample alone.
+/// While it exists, what this thread draws in a data set's own code depends on the sample alone:
+/// transforms that are called without a generator draw from this one, and the host's default
+/// generator, from which rand() and its like draw, has numbers of this one's seed and of `part`. It
+/// goes on afterwards where it was.
 class SampleGenerator {
  public:
-  explicit SampleGenerator(Generator& generator);
+  explicit SampleGenerator(Generator& generator, std::uint64_t part = 0);
   ~SampleGenerator();
   SampleGenerator(const SampleGenerator&) = delete;
   SampleGenerator& operator=(const SampleGenerator&) = delete;
 
  private:
   Generator* const before_;
+  GeneratorScope scope_;
 };
 
 }  // namespace impl
