@@ -32,6 +32,12 @@ void check_options(const DataLoaderOptions& o) {
                 "and .sampler out");
 }
 
+/// That of a sampler of the user's; the loader's own has the loader's.
+std::optional<std::uint64_t> seed_of_order(const DataLoaderOptions& o) {
+  if (o.batch_sampler) return o.batch_sampler->seed();
+  return o.sampler ? o.sampler->seed() : std::nullopt;
+}
+
 }  // namespace
 
 /// The indices of an epoch, how often each came before, and where the batches begin.
@@ -139,10 +145,11 @@ void DataLoaderBase::set_epoch(std::int64_t epoch) {
 }
 
 StateDict DataLoaderBase::state_dict() const {
+  StateDict state =
+      impl::state_of_order(progress_->epoch, progress_->position, seed_of_order(options_));
   const auto seed = static_cast<std::int64_t>(*options_.seed);
-  return {{"epoch", from_vector<std::int64_t>({progress_->epoch}, {})},
-          {"position", from_vector<std::int64_t>({progress_->position}, {})},
-          {"seed", from_vector<std::int64_t>({seed}, {})}};
+  state.insert_or_assign("seed", from_vector<std::int64_t>({seed}, {}));
+  return state;
 }
 
 void DataLoaderBase::load_state_dict(const StateDict& state) {
@@ -157,6 +164,7 @@ void DataLoaderBase::load_state_dict(const StateDict& state) {
                   "position {} is not in an epoch of {} samples; the state is of another data set",
                   position, used->size());
   }
+  impl::check_seed_of_order(state, seed_of_order(options_), kLoader);
   set_epoch(epoch);
   progress_->start = progress_->position = position;
   options_.seed = seed;

@@ -77,12 +77,14 @@ class DataLoaderBase {
   /// Makes the next begin() start this epoch, 0 or above (ValueError).
   void set_epoch(std::int64_t epoch);
 
-  /// Epoch, position in samples and seed. Within a loop the current batch counts as done: a run
-  /// resumed from here continues with the batch after it. At the last batch the rest of the epoch
-  /// is empty, so that the program's end-of-epoch work is not skipped; after the loop, the state is
-  /// the next epoch. Of iterable data sets the samples before are read again, and left out.
+  /// Epoch, position in samples and seed, that of a sampler too. Within a loop the current batch
+  /// counts as done: a run resumed from here continues with the batch after it. At the last batch
+  /// the rest of the epoch is empty, so that the program's end-of-epoch work is not skipped; after
+  /// the loop, the state is the next epoch. Of iterable data sets the samples before are read
+  /// again, and left out.
   StateDict state_dict() const;
-  /// Throws IndexError if an entry is missing, ValueError if it does not fit the data set.
+  /// Throws IndexError if an entry is missing, ValueError if it does not fit the data set, or is of
+  /// a sampler with another seed.
   void load_state_dict(const StateDict& state);
 
  protected:

@@ -31,6 +31,27 @@ std::vector<std::int64_t> counting(std::int64_t size) {
 
 }  // namespace
 
+StateDict impl::state_of_order(std::int64_t epoch, std::int64_t position,
+                               std::optional<std::uint64_t> seed) {
+  StateDict state{{"epoch", from_vector<std::int64_t>({epoch}, {})},
+                  {"position", from_vector<std::int64_t>({position}, {})}};
+  if (seed)
+    state.insert_or_assign("order_seed",
+                           from_vector<std::int64_t>({static_cast<std::int64_t>(*seed)}, {}));
+  return state;
+}
+
+void impl::check_seed_of_order(const StateDict& state, std::optional<std::uint64_t> seed,
+                               std::string_view op) {
+  if (!seed || !state.contains("order_seed")) return;  // versions before this one did not save it
+  const auto saved = static_cast<std::uint64_t>(state.at("order_seed").item<std::int64_t>());
+  FERRITE_CHECK(saved == *seed, ValueError, op,
+                "the sampler's seed is {}, the state's {}, so that the rest of the epoch would "
+                "repeat samples and leave others out: call manual_seed({}) before the sampler is "
+                "made, or give it this seed",
+                *seed, saved, saved);
+}
+
 std::uint64_t default_seed() { return default_generator(Device()).seed(); }
 
 // ---- Sampler
@@ -47,10 +68,7 @@ std::optional<std::int64_t> Sampler::next() {
   return (*order_)[static_cast<std::size_t>(position_++)];
 }
 
-StateDict Sampler::state_dict() const {
-  return {{"epoch", from_vector<std::int64_t>({epoch_}, {})},
-          {"position", from_vector<std::int64_t>({position_}, {})}};
-}
+StateDict Sampler::state_dict() const { return impl::state_of_order(epoch_, position_, seed()); }
 
 void Sampler::load_state_dict(const StateDict& state) {
   const auto epoch = state.at("epoch").item<std::int64_t>();
@@ -59,6 +77,7 @@ void Sampler::load_state_dict(const StateDict& state) {
                 "epoch {}, position {} is not in an epoch of {} samples; the state is of another "
                 "data set",
                 epoch, position, size());
+  impl::check_seed_of_order(state, seed(), "sampler");
   set_epoch(epoch);
   position_ = std::min(position, size());
 }
@@ -241,6 +260,10 @@ BatchSampler::BatchSampler(Given<Sampler> sampler, std::int64_t batch_size, Last
 
 std::int64_t BatchSampler::size() const {
   return sampler_ ? count_batches(sampler_->size(), batch_size_, last_) : 0;
+}
+
+std::optional<std::uint64_t> BatchSampler::seed() const {
+  return sampler_ ? sampler_->seed() : std::nullopt;
 }
 
 std::vector<std::vector<std::int64_t>> BatchSampler::batches(std::int64_t epoch) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ class Sampler {
   virtual std::int64_t max_position() const { return size(); }
   /// The indices of an epoch; a pure function of its number.
   virtual std::vector<std::int64_t> order(std::int64_t epoch) const = 0;
+  /// The seed that this order depends on, if it does.
+  virtual std::optional<std::uint64_t> seed() const { return {}; }
 
   /// Moves to the beginning of an epoch.
   void set_epoch(std::int64_t epoch);
@@ -34,9 +37,10 @@ class Sampler {
   /// The next index; nothing at the end of the epoch.
   std::optional<std::int64_t> next();
 
-  /// Epoch and position, int64 scalars.
+  /// Epoch, position and, if the order depends on one, its seed: int64 scalars.
   StateDict state_dict() const;
-  /// Throws IndexError if an entry is missing, ValueError if it does not fit this sampler.
+  /// Throws IndexError if an entry is missing, ValueError if it does not fit this sampler, or its
+  /// seed is another.
   void load_state_dict(const StateDict& state);
 
  private:
@@ -63,6 +67,18 @@ class Given {
  private:
   std::shared_ptr<const Base> value_;
 };
+
+namespace impl {
+
+/// Where an order was left, as int64 scalars: "epoch", "position" and, if it has a seed,
+/// "order_seed".
+StateDict state_of_order(std::int64_t epoch, std::int64_t position,
+                         std::optional<std::uint64_t> seed);
+/// ValueError if the state is of an order with another seed.
+void check_seed_of_order(const StateDict& state, std::optional<std::uint64_t> seed,
+                         std::string_view op);
+
+}  // namespace impl
 
 /// The seed of manual_seed(), the default of samplers and loaders.
 std::uint64_t default_seed();
@@ -94,6 +110,7 @@ class RandomSampler : public Sampler {
   /// The number of indices in an epoch.
   std::int64_t size() const override { return num_samples_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<std::uint64_t> seed() const override { return seed_; }
 
  private:
   std::int64_t size_, num_samples_;
@@ -117,6 +134,7 @@ class WeightedRandomSampler : public Sampler {
   /// The number of indices in an epoch.
   std::int64_t size() const override { return num_samples_; }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<std::uint64_t> seed() const override { return seed_; }
 
  private:
   std::vector<double> weights_;
@@ -134,6 +152,7 @@ class SubsetRandomSampler : public Sampler {
   /// The number of indices in an epoch.
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<std::uint64_t> seed() const override { return seed_; }
 
  private:
   std::vector<std::int64_t> indices_;
@@ -174,6 +193,7 @@ class DistributedSampler : public Sampler {
   /// Without padding, one above size() on some ranks.
   std::int64_t max_position() const override;
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
+  std::optional<std::uint64_t> seed() const override { return options_.seed; }
 
  private:
   std::int64_t size_, rank_, world_size_;
@@ -194,6 +214,8 @@ class BatchSampler {
   virtual std::int64_t size() const;
   /// The batches of an epoch, none of them empty; a pure function of its number.
   virtual std::vector<std::vector<std::int64_t>> batches(std::int64_t epoch) const;
+  /// The seed of the sampler, if it has one.
+  virtual std::optional<std::uint64_t> seed() const;
 
  protected:
   /// For classes that override both functions.

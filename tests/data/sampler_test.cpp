@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ferrite/core/generator.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::data;
@@ -195,6 +196,31 @@ TEST_CASE("sampler: ranks with fewer indices resume from the state of one with m
   CHECK_THROWS_AS(fewer.load_state_dict(beyond), ValueError);
   CHECK(DistributedSampler(6, {.rank = 1, .world_size = 3, .pad = false}).max_position() == 2);
   CHECK(DistributedSampler(7, {.world_size = 3, .drop_last = true}).max_position() == 2);
+}
+
+TEST_CASE("sampler: a state is of one seed") {
+  const auto check = [](auto make) {
+    manual_seed(1);
+    auto sampler = make();
+    for (int i = 0; i < 3; ++i) sampler.next();
+    const StateDict state = sampler.state_dict();
+    auto same = make();
+    same.load_state_dict(state);
+    CHECK(same.next() == sampler.next());
+    manual_seed(2);
+    auto other = make();
+    CHECK(test::contains(test::message_of<ValueError>([&] { other.load_state_dict(state); }),
+                         "the sampler's seed is 2, the state's 1"));
+    CHECK(other.position() == 0);
+    StateDict older;  // without the seed
+    for (const char* name : {"epoch", "position"}) older.insert_or_assign(name, state.at(name));
+    other.load_state_dict(older);
+    CHECK(other.position() == 3);
+  };
+  check([] { return RandomSampler(12); });
+  check([] { return SubsetRandomSampler({1, 3, 5, 7}); });
+  check([] { return WeightedRandomSampler({1, 2, 3}, 9); });
+  manual_seed(Generator::kDefaultSeed);
 }
 
 TEST_CASE("sampler: batches") {
