@@ -130,7 +130,8 @@ Tensor RandomOps::apply(const Tensor& image, Generator& random) const {
 
 Annotated RandomOps::apply_all(const Annotated& sample, Generator& random) const {
   Annotated out = sample;
-  const std::int64_t height = sample.image.size(1), width = sample.image.size(2);
+  const Tensor image = dense_image(sample.image, "apply_op");
+  const std::int64_t height = image.size(1), width = image.size(2);
   for (std::int64_t i = 0; i < num_ops_; ++i) {
     const Choice choice = choose(random, height, width);
     out = apply_op(out, choice.op, choice.magnitude, fill_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ferrite/data/image_tensor.h"
+#include "ferrite/data/random_transforms.h"
 
 namespace ferrite::data {
 
@@ -283,8 +284,14 @@ Tensor posterize(const Tensor& image, int bits) {
   FERRITE_CHECK(bits >= 0 && bits <= 8, ValueError, "posterize", "expected 0 to 8 bits, got {}",
                 bits);
   const auto mask = static_cast<std::uint8_t>(0xFF00 >> bits);
-  return map_values<std::uint8_t>(bytes_of(image, "posterize"), [&](std::uint8_t v, auto) {
-    return static_cast<std::uint8_t>(v & mask);
+  const auto levels = static_cast<float>(1 << bits);
+  return on_image(image, "posterize", [&]<class T>(const Tensor& in) {
+    return map_values<T>(in, [&](T v, auto) {
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(v & mask);
+      else
+        return std::clamp(std::floor(v * levels), 0.0f, levels - 1) / levels;
+    });
   });
 }
 
@@ -318,6 +325,8 @@ Tensor autocontrast(const Tensor& image) {
 }
 
 Tensor equalize(const Tensor& image) {
+  if (dense_image(image, "equalize").dtype() == kFloat32)
+    return ConvertImageDtype(kFloat32)(equalize(ConvertImageDtype(kUInt8)(image)));
   const Tensor in = bytes_of(image, "equalize");
   std::vector<std::vector<std::uint8_t>> tables;
   for (std::int64_t c = 0; c < in.size(0); ++c)

@@ -31,14 +31,14 @@ Tensor adjust_saturation(const Tensor& image, double factor);
 Tensor adjust_sharpness(const Tensor& image, double factor);
 /// Turns the hue by `factor` of the circle. ValueError unless it is in [-0.5, 0.5].
 Tensor adjust_hue(const Tensor& image, double factor);
-/// Keeps the upper `bits` bits of uint8 values (DTypeError for others). ValueError unless bits is 0
-/// to 8.
+/// Keeps the upper `bits` bits of uint8 values, and of others the multiples of 1 / 2^bits below 1.
+/// ValueError unless bits is 0 to 8.
 Tensor posterize(const Tensor& image, int bits);
 /// Inverts the values that are not below `threshold`.
 Tensor solarize(const Tensor& image, double threshold);
 /// Stretches each channel's values over the whole range.
 Tensor autocontrast(const Tensor& image);
-/// Makes each channel's histogram flat; uint8 only (DTypeError).
+/// Makes each channel's histogram flat: that of its values as uint8.
 Tensor equalize(const Tensor& image);
 /// The image convolved with a Gaussian kernel of `kernel_size` x `kernel_size`, with its border
 /// reflected. ValueError for sizes that are even or below 1 and sigmas that are not above 0;

@@ -2,10 +2,11 @@
 // functions that call setjmp hold only references and plain values.
 #include "ferrite/data/jpeg.h"
 
-// jpeglib.h needs <cstdio> before it.
+// jpeglib.h needs <cstdio> before it, jerror.h both.
 // clang-format off
 #include <cstdio>
 #include <jpeglib.h>
+#include <jerror.h>
 // clang-format on
 
 #include <csetjmp>
@@ -38,9 +39,12 @@ struct Errors {
       self->manager.format_message(c, self->message);
       std::longjmp(self->jump, 1);
     };
-    // Negative levels are warnings: corrupt data that libjpeg would conceal.
+    // Negative levels are warnings: corrupt data that libjpeg would conceal, but for the version of
+    // the format, and bytes between segments, which change no pixel.
     manager.emit_message = [](j_common_ptr c, int level) {
-      if (level < 0) c->err->error_exit(c);
+      const int code = c->err->msg_code;
+      if (level < 0 && code != JWRN_JFIF_MAJOR && code != JWRN_EXTRANEOUS_DATA)
+        c->err->error_exit(c);
     };
     manager.output_message = [](j_common_ptr) {};
   }

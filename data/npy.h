@@ -12,8 +12,8 @@
 namespace ferrite::data {
 
 /// Reads versions 1, 2 and 3 of the format, little endian, C or Fortran order, 0 to 8 dimensions,
-/// into a row-major host tensor. Types: f2, f4, f8, i4, i8, u1 and bool. Throws IoError with the
-/// byte offset for anything else, including lengths that disagree with the file's.
+/// into a row-major host tensor. Types: f2, f4, f8, i1, i2, i4, i8, u1, c8, c16 and bool. Throws
+/// IoError with the byte offset for anything else, including lengths that disagree with the file's.
 Tensor load_npy(const std::filesystem::path& path);
 /// The same from memory; `name` is used in messages.
 Tensor parse_npy(Bytes bytes, std::string_view name, std::string_view op = "load_npy");

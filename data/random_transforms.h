@@ -21,20 +21,22 @@ class RandomVerticalFlip : public GeometricTransform {
   double p_;
 };
 
-/// Adds pixels around the image, of the value `fill` or by a mode: everywhere as many, or {left,
-/// top, right, bottom}, where negative numbers crop. A mode holds for masks too; boxes and points
-/// stay at their pixels. ShapeError if nothing is left, and if more pixels are reflected than there
-/// are.
+/// Adds pixels around the image, of the value `fill` or by a mode: everywhere as many, or {left and
+/// right, top and bottom}, or {left, top, right, bottom}, where negative numbers crop. A mode holds
+/// for masks too; boxes and points stay at their pixels. ShapeError if nothing is left, and if more
+/// pixels are reflected than there are.
 class Pad : public GeometricTransform {
  public:
   explicit Pad(std::int64_t padding, double fill = 0)
-      : Pad({padding, padding, padding, padding}, fill) {}
-  explicit Pad(const std::array<std::int64_t, 4>& padding, double fill = 0)
-      : padding_(padding), fill_(fill) {}
-  Pad(std::int64_t padding, PaddingMode mode)
-      : Pad(std::array{padding, padding, padding, padding}, mode) {}
-  Pad(const std::array<std::int64_t, 4>& padding, PaddingMode mode)
-      : padding_(padding), mode_(mode) {}
+      : padding_{padding, padding, padding, padding}, fill_(fill) {}
+  template <std::size_t N>
+  requires(N == 2 || N == 4) explicit Pad(const std::int64_t (&padding)[N], double fill = 0)
+      : padding_{padding[0], padding[1], padding[N - 2], padding[N - 1]}, fill_(fill) {}
+  Pad(std::int64_t padding, PaddingMode mode) : Pad(padding) { mode_ = mode; }
+  template <std::size_t N>
+  Pad(const std::int64_t (&padding)[N], PaddingMode mode) : Pad(padding) {
+    mode_ = mode;
+  }
 
  private:
   std::string_view op() const override { return "pad"; }

@@ -47,12 +47,17 @@ std::int64_t padded_from(std::int64_t at, std::int64_t size, PaddingMode mode) {
   return at < 0 ? -at - repeated : 2 * (size - 1) - at + repeated;
 }
 
-/// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them.
+/// The source of each of `to` places when `from` pixels beginning at `start` are scaled to them. In
+/// float32, as in PyTorch, because the rounding decides which of two pixels is nearer.
 std::vector<std::int64_t> nearest(std::int64_t start, std::int64_t from, std::int64_t to,
                                   std::int64_t size, PaddingMode mode) {
   std::vector<std::int64_t> sources(static_cast<std::size_t>(to));
-  for (std::int64_t i = 0; i < to; ++i)
-    sources[static_cast<std::size_t>(i)] = padded_from(start + i * from / to, size, mode);
+  const float scale = static_cast<float>(from) / static_cast<float>(to);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const auto nearest = static_cast<std::int64_t>(static_cast<float>(i) * scale);
+    sources[static_cast<std::size_t>(i)] =
+        padded_from(start + std::min(nearest, from - 1), size, mode);
+  }
   return sources;
 }
 

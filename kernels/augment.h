@@ -31,7 +31,9 @@ struct ImageWindow {
 FERRITE_HOST_DEVICE inline ImageWindow image_window(PhiloxState state, std::int64_t i,
                                                     std::int64_t tops, std::int64_t lefts,
                                                     bool random, float flip) {
-  if (!random) return {(tops - 1) / 2, (lefts - 1) / 2, false};
+  // As data::CenterCrop: halves to the even place.
+  const auto middle = [](std::int64_t last) { return last / 2 + (last % 4 == 3 ? 1 : 0); };
+  if (!random) return {middle(tops - 1), middle(lefts - 1), false};
   const PhiloxBlock block = philox(state.seed, state.offset + static_cast<std::uint64_t>(i));
   const auto below = [](std::uint32_t word, std::int64_t n) {
     return static_cast<std::int64_t>(std::uint64_t{word} * static_cast<std::uint64_t>(n) >> 32);

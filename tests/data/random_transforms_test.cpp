@@ -16,6 +16,7 @@
 #include "ferrite/data/image_dataset.h"
 #include "ferrite/tests/support/golden.h"
 #include "ferrite/tests/support/hash.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::data;
@@ -291,6 +292,9 @@ TEST_CASE("flips, pads and greys") {
   CHECK(values_of(Pad({1, 0, 0, 1}, 9)(image)) == Values{9, 1, 2, 3, 9, 4, 5, 6, 9, 9, 9, 9});
   CHECK(Pad(2)(image).shape() == Shape{1, 6, 7});
   CHECK(values_of(Pad({-1, 0, -1, 0})(image)) == Values{2, 5});
+  CHECK(values_of(Pad({0, 1}, 9)(image)) == Values{9, 9, 9, 1, 2, 3, 4, 5, 6, 9, 9, 9});
+  CHECK(values_of(Pad({-1, 0})(image)) == Values{2, 5});
+  CHECK(values_of(Pad({1, 0}, PaddingMode::edge)(image)) == Values{1, 1, 2, 3, 3, 4, 4, 5, 6, 6});
   CHECK_THROWS_AS(Pad(-1)(image), ShapeError);
   Annotated sample{.image = image, .mask = counted({2, 3})};
   sample.points = from_vector<float>({0.5f, 0.5f}, {1, 2});
@@ -311,9 +315,23 @@ TEST_CASE("flips, pads and greys") {
   CHECK_THROWS_AS(RandAugment(2, 31), ValueError);
   CHECK_THROWS_AS(Grayscale(2), ValueError);
   CHECK_THROWS_AS(Grayscale()(counted({2, 2, 2})), ShapeError);
-  CHECK_THROWS_AS(posterize(ToTensor()(image), 4), DTypeError);
   CHECK_THROWS_AS(ConvertImageDtype{kInt64}, DTypeError);
   CHECK_THROWS_AS(adjust_brightness(image, -1), ValueError);
+}
+
+TEST_CASE("posterize and equalize of float32 images are torchvision's") {
+  const Tensor image = from_vector<float>({0.0f, 0.3f, 0.5f, 0.7f, 0.99f, 1.0f}, {1, 2, 3});
+  CHECK(posterize(image, 2).to_vector<float>() ==
+        std::vector<float>{0, 0.25f, 0.5f, 0.5f, 0.75f, 0.75f});
+  CHECK(posterize(image, 0).to_vector<float>() == std::vector<float>(6, 0.0f));
+  const Tensor bytes = hashed_image();
+  check_image(equalize(ToTensor()(bytes)), ToTensor()(equalize(bytes)));
+  Generator random(0);
+  for (int i = 0; i < 200; ++i)
+    for (const Transform& augment : {Transform(RandAugment()), Transform(TrivialAugmentWide())})
+      CHECK(augment(ToTensor()(bytes), random).dtype() == kFloat32);
+  CHECK(test::contains(test::message_of<ShapeError>([] { RandAugment()(counted({5})); }),
+                       "[C, H, W]"));
 }
 
 TEST_CASE("augmented batches do not depend on the number of workers") {
