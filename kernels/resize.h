@@ -40,9 +40,10 @@ struct ResizeAxis {
   template <ResizeFilter filter>
   FERRITE_HOST_DEVICE Source source(std::int32_t o) const {
     if constexpr (filter == ResizeFilter::nearest) {
-      // In float32, as in PyTorch, because the rounding decides which of two cells is nearer.
-      const float at =
-          (static_cast<float>(o) + static_cast<float>(shift)) * static_cast<float>(scale);
+      // The rounding decides which of two cells is nearer, and is that of PyTorch's kernels for the
+      // CPU: the position between centres in float32, and what is added to it in float64.
+      const double centre = static_cast<double>(static_cast<float>(scale)) * (o + shift) - shift;
+      const auto at = static_cast<float>(static_cast<float>(centre) + shift);
       // Compared as a float: it may be 2^31, which int32 does not have.
       const std::int32_t first =
           at < static_cast<float>(input) ? static_cast<std::int32_t>(at) : input - 1;

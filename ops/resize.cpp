@@ -9,6 +9,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
 #include "ferrite/kernels/resize.h"
+#include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/unary.h"
 
@@ -267,7 +268,7 @@ Tensor backward(const Plan& plan, const Tensor& grad) {
   return out;
 }
 
-/// uint8, as PyTorch's on the CPU: the width, then the height, each rounded.
+/// uint8, as PyTorch's on the CPU: the width, then the height, each rounded, and halves up.
 Tensor of_bytes(const Tensor& input, const InterpolateOptions& o) {
   Tensor image = input.to(kFloat32);
   if (is_nearest(o.mode)) return forward(make_plan(image, o), image).to(kUInt8);
@@ -275,7 +276,7 @@ Tensor of_bytes(const Tensor& input, const InterpolateOptions& o) {
   for (const int dim : {3, 2}) {
     Plan one{.steps = {}, .format = image.suggest_memory_format(), .between = kFloat32};
     Planner(one, o, image.shape()).line(dim, dim == 3 ? w : h);
-    if (!one.steps.empty()) image = clamp(round(forward(one, image)), 0, 255);
+    if (!one.steps.empty()) image = clamp(floor(forward(one, image) + 0.5), 0, 255);
   }
   return image.to(kUInt8);
 }

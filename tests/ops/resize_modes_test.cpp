@@ -120,6 +120,17 @@ TEST_CASE("interpolate: bytes, as PyTorch's but for its weights of 16 bits") {
   }
 }
 
+TEST_CASE("interpolate: ties are PyTorch's") {
+  // Of bytes, halves go up.
+  const Tensor bytes = tensor({0, 2}).to(kUInt8).view({1, 1, 1, 2});
+  check_equal(interpolate(bytes, {.size = {1, 4}, .mode = "bilinear"}).flatten(),
+              tensor({0, 1, 2, 2}).to(kUInt8));
+  // Element 20 is at 20.5 * 10 / 205 = 1, which the order of roundings decides.
+  const Tensor row = interpolate(arange(10, {.dtype = kFloat32}).view({1, 1, 10}),
+                                 {.size = {205}, .mode = "nearest-exact"});
+  CHECK(row.flatten()[20].item<float>() == 1);
+}
+
 TEST_CASE("interpolate: gradients of all modes by gradcheck, to the second order") {
   const test::Golden golden("interpolate_modes");
   Generator generator(5);
