@@ -123,11 +123,15 @@ const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low
                 "expected low < high and std > 0, got [{}, {}] and {}", low, high, std);
   if (skipping) return t;
   check_writable(t, "trunc_normal_");
-  const double from = normal_cdf((low - mean) / std), to = normal_cdf((high - mean) / std);
+  // Above the mean the distribution function is next to 1, and has no digits left for the tail:
+  // there the mirrored interval is drawn from.
+  const double side = low > mean ? -1 : 1;
+  const double one_end = normal_cdf(side * (low - mean) / std),
+               other_end = normal_cdf(side * (high - mean) / std);
   std::vector<double> values(static_cast<std::size_t>(t.numel()));
   for (double& v : values) {
-    const double u = from + (to - from) * or_default(generator)->next_double();
-    v = std::clamp(mean + std * normal_quantile(u), low, high);
+    const double u = one_end + (other_end - one_end) * or_default(generator)->next_double();
+    v = std::clamp(mean + side * std * normal_quantile(u), low, high);
   }
   return assign(t, values);
 }

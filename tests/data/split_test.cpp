@@ -67,6 +67,7 @@ TEST_CASE("random_split: every index in one part, the same for the same seed") {
   CHECK(thirds[1].size() == 3);
   CHECK(thirds[2].size() == 3);
   CHECK(random_split(numbers(0, 0), {0.5, 0.5})[1].size() == 0);
+  CHECK(random_split(set, {0.8f, 0.2f})[0].size() == 8);  // whose sum is 1 + 1.5e-8
 }
 
 TEST_CASE("random_split: lengths and fractions are checked") {

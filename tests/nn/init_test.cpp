@@ -85,6 +85,12 @@ TEST_CASE("truncated normal numbers") {
   m = Moments(init::trunc_normal_(w, 0, 1, 3, 8));  // the tail
   CHECK(m.min >= 3);
   CHECK(m.mean == doctest::Approx(0.004431848 / 0.001349898).epsilon(0.01));
+  // Far in a tail, on either side: by the ratio of its integrals.
+  m = Moments(init::trunc_normal_(w, 0, 1, 9, 12));
+  CHECK(m.min >= 9);
+  CHECK(m.mean == doctest::Approx(9.108520).epsilon(0.001));
+  m = Moments(init::trunc_normal_(w, 0, 1, -12, -9));
+  CHECK(m.mean == doctest::Approx(-9.108520).epsilon(0.001));
   CHECK_THROWS_AS(init::trunc_normal_(w, 0, 1, 2, 2), ValueError);
 }
 
