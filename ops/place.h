@@ -1,6 +1,7 @@
 // Reading and writing at places that tensors give, beyond ops/index.h, and looking for places.
 // Indices, and errors of what is out of range, are as there. A function whose name ends in _
-// changes `self` in place and returns it. All gradients are differentiable to any order.
+// changes `self` in place and returns it. All gradients are differentiable to any order, but those
+// of products with zeros to the second.
 #pragma once
 
 #include <concepts>

@@ -110,19 +110,28 @@ struct Call {
 /// The product of all elements of each place but one: 0 beside a 0.
 struct Products {
   Tensor zeros, others;  // the number of zeros, and the product of the rest
+  Tensor sum;  // of the zeros: 0, with the gradient 1 for each; where gradients are recorded
 
   Products(const Call& c, T x, T from) {
     const Tensor x_zero = eq(x, 0), from_zero = eq(from, 0);
-    Tensor start = x_zero.to(x.dtype());
-    if (!c.include_self) start = scatter(start, c.dim, c.ids, 0);
-    zeros = scatter_add(start, c.dim, c.ids, from_zero.to(x.dtype()));
+    const auto scatter_zeros = [&](T own, T others) {
+      return scatter_add(c.include_self ? own : scatter(own, c.dim, c.ids, 0), c.dim, c.ids,
+                         others);
+    };
+    zeros = scatter_zeros(x_zero.to(x.dtype()), from_zero.to(x.dtype()));
+    if (recording(x, from)) sum = scatter_zeros(where(x_zero, x, 0), where(from_zero, from, 0));
     others = scatter_reduce(where(x_zero, 1, x), c.dim, c.ids, where(from_zero, 1, from), "prod",
                             c.include_self);
   }
-  static Tensor without(T element, T zeros, T others) {
-    const Tensor zero = eq(element, 0);
-    const Tensor quotient = where(eq(zeros, 0), others / where(zero, 1, element), 0);
-    return where(logical_and(zero, eq(zeros, 1)), others, quotient);
+  static Tensor without(T element, T zeros, T others, T sum) {
+    const Tensor zero = eq(element, 0), one = eq(zeros, 1);
+    const Tensor quotient = others / where(zero, 1, element);
+    // With one zero among the others the product is 0, but its slope along that zero is not.
+    const Tensor beside = sum.defined() ? where(one, sum * quotient, 0) : zeros_like(quotient);
+    const Tensor of_zero =
+        sum.defined() ? where(one, others, where(eq(zeros, 2), (sum - element) * others, 0))
+                      : where(one, others, 0);
+    return where(zero, of_zero, where(eq(zeros, 0), quotient, beside));
   }
 };
 
@@ -134,8 +143,9 @@ Gradients Call::gradient(T grad, T x, T from, T out, Needs needs) const {
     own = each = grad / no_grad([&] { return clamp_min(counts(x), 1); });
   } else if (reduce == Reduce::prod) {
     const Products p(*this, x, from);
-    own_factor = Products::without(x, p.zeros, p.others);
-    each_factor = Products::without(from, gathered(p.zeros), gathered(p.others));
+    own_factor = Products::without(x, p.zeros, p.others, p.sum);
+    each_factor = Products::without(from, gathered(p.zeros), gathered(p.others),
+                                    p.sum.defined() ? gathered(p.sum) : p.sum);
   } else if (reduce != Reduce::sum) {
     no_grad([&] {
       own_factor = eq(x, out).to(grad.dtype());
