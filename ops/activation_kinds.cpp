@@ -6,6 +6,7 @@
 #include "ferrite/ops/activation.h"
 #include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
@@ -191,6 +192,10 @@ Tensor glu(const Tensor& x, int dim) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
+  if (const auto cast = ops::autocast(CastPolicy::lower_precision, x, weight)) {
+    const auto& [input, slopes] = *cast;
+    return prelu(input, slopes);
+  }
   const profiler::OpRange range("prelu", x, weight);
   constexpr const char* op = "prelu";
   check_floating(x, op);

@@ -88,7 +88,7 @@ Shape check(const Tensor& query, const Tensor& key, const Tensor& value,
   FERRITE_CHECK(mask.device() == query.device(), DeviceError, kOp,
                 "attn_mask is on {}, query on {}", mask.device(), query.device());
   FERRITE_CHECK(mask.dtype() == kBool || mask.dtype() == query.dtype(), DTypeError, kOp,
-                "attn_mask is {}, expected bool or {}", mask.dtype(), query.dtype());
+                "attn_mask is {}, expected bool, float32 or {}", mask.dtype(), query.dtype());
   scores.push_back(query.size(-2));
   scores.push_back(key.size(-2));
   FERRITE_CHECK(broadcast_shapes(mask.shape(), scores, kOp) == scores, ShapeError, kOp,
@@ -272,6 +272,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     ScaledDotProductAttentionOptions converted = options;
     converted.attn_mask = mask;
     return scaled_dot_product_attention(q, k, v, converted);
+  }
+  if (options.attn_mask.defined() && options.attn_mask.dtype() == kFloat32 && query.defined() &&
+      is_floating(query.dtype()) && query.dtype() != kFloat32) {
+    ScaledDotProductAttentionOptions converted = options;
+    converted.attn_mask = options.attn_mask.to(query.dtype());
+    return scaled_dot_product_attention(query, key, value, converted);
   }
   const profiler::OpRange range(kOp, query, key, value);
   const Shape batch = check(query, key, value, options);

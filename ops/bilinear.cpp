@@ -1,5 +1,6 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/autocast.h"
 #include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/renamed.h"
@@ -7,6 +8,11 @@
 namespace ferrite {
 
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias) {
+  if (const auto cast = ops::autocast(CastPolicy::promote, x1, x2, weight, bias)) {
+    const auto& [first, second, w, b] = *cast;
+    return bilinear(first, second, w, b);
+  }
+  const AutocastGuard as_given({.enabled = false});  // the products, too
   const profiler::OpRange range("bilinear", x1, x2, weight, bias);
   constexpr const char* op = "bilinear";
   for (const Tensor* t : {&x1, &x2, &weight, &bias}) {

@@ -21,6 +21,7 @@ bool is_only_ours(const Tensor& parameter) { return parameter.impl()->use_count(
 // ---- Groups
 
 void Optimizer::add_parameters(std::vector<Tensor> parameters) {
+  const bool masters = has_master_weights();
   const std::vector<Tensor> known = this->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& p = parameters[i];
@@ -39,6 +40,7 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
                      .states = std::vector<ParameterState>(count),
                      .lr = DeviceScalar(name_, "learning rate"),
                      .momentum = DeviceScalar(name_, "momentum")});
+  if (masters) use_master_weights();
 }
 
 void Optimizer::check_not_empty() const {

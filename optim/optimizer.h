@@ -103,9 +103,10 @@ class Optimizer {
   void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
 
   // ---- Master weights (Micikevicius et al. 2018, "Mixed Precision Training")
-  /// Gives the present float16 and bfloat16 parameters float32 copies of their values. Steps update
-  /// these masters, and parameters take the rounded result. A step reads the master's gradient if
-  /// it has one, else the parameter's.
+  /// Gives the float16 and bfloat16 parameters float32 copies of their values, and, if there is one
+  /// of 16 bits, those of groups that are added later. Steps update these masters, and parameters
+  /// take the rounded result. A step reads the master's gradient if it has one, else the
+  /// parameter's.
   void use_master_weights();
   /// Whether it updates float32 copies of 16-bit parameters.
   bool has_master_weights() const;

@@ -308,6 +308,21 @@ TEST_CASE("scaled_dot_product_attention: empty sizes and errors") {
   CHECK_THROWS_AS(attend(q, k.to(Device("cpu:0")), v, {}), DeviceError);
 }
 
+TEST_CASE("a float32 attn_mask goes with queries of any type, as in PyTorch") {
+  for (const DType dtype : {kBFloat16, kFloat16, kFloat64}) {
+    const Tensor q = randn({2, 4, 8}, {.dtype = dtype});
+    const Tensor mask = ones({4, 4}).triu(1).mul(-1e4).set_requires_grad();
+    const auto attend = [&](const Tensor& added) {
+      return scaled_dot_product_attention(q, q, q, {.attn_mask = added});
+    };
+    const Tensor out = attend(mask);
+    CHECK(out.dtype() == dtype);
+    check_equal(attend(mask.detach()), attend(mask.detach().to(dtype)));
+    out.sum().backward();
+    CHECK(mask.grad().dtype() == kFloat32);
+  }
+}
+
 TEST_CASE("attention of a NaN is NaN, whatever its bits") {
   for (const std::uint32_t bits :
        {0x7fc00000u, 0x7fc00001u, 0x7fffffffu, 0xffc001ffu, 0x7f800001u}) {

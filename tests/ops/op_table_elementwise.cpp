@@ -151,8 +151,8 @@ void add_activations(std::vector<Op>& table) {
   random_results(channels("feature_dropout_", [](T x) { return feature_dropout_(x, 0.4); }));
   random_results(
       channels("feature_alpha_dropout_", [](T x) { return feature_alpha_dropout_(x, 0.4, true); }));
-  composed(channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}},
-                    [](T x, T w) { return prelu(x, w); }));
+  in_lower_precision(channels("prelu", {{{2, 3, 4}}, {{3}, Fill::positive}},
+                              [](T x, T w) { return prelu(x, w); }));
   const Adder halves{table, Takes::floating, {{{2, 4, 6}}}, Shapes::own, 1};
   halves("glu", [](T x, int d) { return glu(x, d); });
   in_float32(halves("softmin", [](T x, int d) { return softmin(x, d); }));

@@ -153,7 +153,7 @@ void add_losses(std::vector<Op>& table) {
     return ctc_loss(a, full({count, 2}, 1, index), full({count}, 4, index), full({count}, 2, index),
                     {.zero_infinity = true});
   }));
-  composed(add("bilinear", {{{3, 4}}, {{3, 2}}, {{5, 4, 2}}, optional({5})},
+  promoted(add("bilinear", {{{3, 4}}, {{3, 2}}, {{5, 4, 2}}, optional({5})},
                [](C c) { return bilinear(c[0], c[1], c[2], c[3]); }));
   const Arg rows{{2, 3}, Fill::index, 6};
   composed(add("embedding_bag", {rows, {{6, 4}}}, [](T i, T w) { return embedding_bag(i, w); }));

@@ -189,6 +189,27 @@ TEST_CASE("initialize() converts what the level says; calls convert inputs and o
   CHECK_THROWS_AS(run.amp.scale(ones({}), 1), ValueError);
 }
 
+TEST_CASE("groups that are added after initialize() have master weights at O2") {
+  Net net;
+  optim::SGD sgd(net.fc.parameters(), {.lr = 1e-4});
+  net.conv.requires_grad_(false);
+  Amp amp = initialize(net, sgd, {.opt_level = O2, .dtype = kBFloat16, .loss_scale = 1});
+  net.conv.requires_grad_(true);
+  sgd.add_param_group({net.conv.parameters(), {.lr = 1e-4}});
+  for (const Tensor& p : amp.master_parameters()) CHECK(p.dtype() == kFloat32);
+  {
+    NoGradGuard guard;
+    net.conv.weight.fill_(1);
+  }
+  sgd.reset_master_weights();
+  // Each update alone is too small for 8 bits.
+  for (int i = 0; i < 100; ++i) {
+    net.conv.weight.set_grad(ones_like(net.conv.weight));
+    amp.step(sgd);
+  }
+  CHECK(net.conv.weight[0][0][0][0].item<double>() == doctest::Approx(0.99).epsilon(0.003));
+}
+
 TEST_CASE("LeNet's losses are those of float32 at every level") {
   std::vector<double> expected;
   for (OptLevel level : {O0, O1, O2, O3})
