@@ -118,14 +118,30 @@ std::vector<std::int64_t> Generator::permutation(std::int64_t n) {
   // permutations.
   PhiloxState next = reserve(static_cast<std::uint64_t>(n - 1));
   std::uint64_t left = static_cast<std::uint64_t>(n - 1);
+  // Some at a time: words come from vector instructions, and places from memory while others do.
+  constexpr std::uint64_t kSome = 64;
+  std::uint64_t words[kSome], used = kSome;
   const auto draw = [&] {
-    if (left == 0) return next_u64();
-    --left;
-    const std::uint64_t bits = u64_at(next);
-    ++next.offset;
-    return bits;
+    if (used == kSome) {
+      if (left == 0) return next_u64();
+      const std::uint64_t count = std::min(left, kSome);
+      used = kSome - count;
+      for (std::uint64_t k = 0; k < count; ++k)
+        words[used + k] = u64_at({next.seed, next.offset + k});
+      next.offset += count;
+      left -= count;
+    }
+    return words[used++];
   };
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[below(i, draw)]);
+  std::size_t places[kSome];
+  for (std::size_t i = order.size(); i > 1;) {
+    const std::size_t count = std::min<std::size_t>(i - 1, kSome);
+    for (std::size_t k = 0; k < count; ++k) {
+      places[k] = below(i - k, draw);
+      __builtin_prefetch(&order[places[k]], 1);
+    }
+    for (std::size_t k = 0; k < count; ++k, --i) std::swap(order[i - 1], order[places[k]]);
+  }
   return order;
 }
 

@@ -19,13 +19,17 @@ namespace {
 
 constexpr const char* kBag = "embedding_bag";
 
-/// Indices [bags, n] and which of them count: for rows of one length.
+/// Indices [bags, n] and which of them count, or undefined if all do: for rows of one length.
 struct Rows {
   Tensor indices, counts;
 };
 
 /// The rows of `x` [bags, n, width], reduced; `counts` [bags, n].
 Tensor reduce_rows(const Tensor& x, const Tensor& counts, BagMode mode) {
+  if (!counts.defined()) {
+    if (mode == BagMode::sum || x.size(1) == 0) return sum(x, {1});
+    return mode == BagMode::max ? max(x, 1).values : mean(x, {1});
+  }
   const Tensor mask = counts.unsqueeze(2);
   if (mode == BagMode::max) {
     if (x.size(1) == 0) return sum(x, {1});
@@ -45,8 +49,9 @@ Rows padded_rows(const Tensor& flat, const Tensor& first, const Tensor& counts) 
   const Tensor inside = lt(columns, lengths.unsqueeze(1));
   const Shape shape = inside.shape();
   const Tensor at = where(inside, first.unsqueeze(1) + columns, 0).reshape({inside.numel()});
-  return {index_select(flat, 0, at).reshape(shape),
-          logical_and(inside, index_select(counts, 0, at).reshape(shape))};
+  return {
+      index_select(flat, 0, at).reshape(shape),
+      counts.defined() ? logical_and(inside, index_select(counts, 0, at).reshape(shape)) : inside};
 }
 
 /// Sums or means of rows [n, width] from each of the offsets `first` on to the next.
@@ -57,10 +62,11 @@ Tensor reduce_runs(const Tensor& x, const Tensor& counts, const Tensor& first, B
   const Tensor begins = index_add(zeros({n + 1}, index), 0, first, ones({bags}, index));
   const Tensor bag = (cumsum(begins, 0) - 1).slice(0, 0, n);
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-  const Tensor total =
-      index_add(zeros({bags, x.size(1)}, like), 0, bag, where(counts.unsqueeze(1), x, 0));
+  const Tensor total = index_add(zeros({bags, x.size(1)}, like), 0, bag,
+                                 counts.defined() ? where(counts.unsqueeze(1), x, 0) : x);
   if (mode == BagMode::sum) return total;
-  const Tensor sizes = index_add(zeros({bags}, index), 0, bag, counts.to(kInt64));
+  const Tensor sizes = index_add(zeros({bags}, index), 0, bag,
+                                 counts.defined() ? counts.to(kInt64) : ones({n}, index));
   return total / clamp_min(sizes, 1).unsqueeze(1).to(x.dtype());
 }
 
@@ -92,7 +98,7 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
   return ops::renamed(kBag, [&] {
     const std::int64_t rows = weight.size(0);
     Tensor flat = ops::checked_index(indices, weight, kBag);
-    Tensor counts = ones(flat.shape(), {.dtype = kBool, .device = flat.device()});
+    Tensor counts;
     if (o.padding_idx) {
       FERRITE_CHECK(*o.padding_idx >= -rows && *o.padding_idx < rows, ValueError, kBag,
                     "padding_idx {} is outside of {} embeddings", *o.padding_idx, rows);

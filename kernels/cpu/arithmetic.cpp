@@ -1,4 +1,8 @@
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "ferrite/kernels/cpu/binary_loop.h"
 #include "ferrite/kernels/cpu/loops.h"
@@ -18,6 +22,36 @@ BinaryRun<E, E> run_of(F) {
     else
       fast_run(out, a, a_step, b, b_step, n, F());
   };
+}
+
+/// elements::truncated_remainder(), at once where std::fmod() takes a step for each bit of the
+/// quotient: the product of a float32 number with a whole number below 2^29 is exact in float64.
+template <class E>
+E truncated_remainder(E a, E b) {
+  if constexpr (std::is_same_v<E, float>) {
+    const double x = std::abs(static_cast<double>(a)), y = std::abs(static_cast<double>(b));
+    const double quotient = x / y;
+    if (quotient < 0x1p29 && y <= std::numeric_limits<float>::max()) {
+      const double rest = x - static_cast<double>(static_cast<std::int64_t>(quotient)) * y;
+      // Below 0 the quotient was rounded up to the next whole number.
+      return std::copysign(static_cast<float>(rest < 0 ? rest + y : rest), a);
+    }
+  }
+  return elements::truncated_remainder(a, b);
+}
+
+template <class E>
+E floored_remainder(E a, E b) {
+  if constexpr (std::is_same_v<E, float>) {
+    const float rest = truncated_remainder(a, b);
+    const bool moves = (rest != 0) & elements::differ_in_sign(rest, b);
+    // Signs of random numbers mislead a branch. -0 changes no number, nor the sign of a zero.
+    const std::uint32_t step =
+        moves ? std::bit_cast<std::uint32_t>(b) : std::bit_cast<std::uint32_t>(-0.0f);
+    return rest + std::bit_cast<float>(step);
+  } else {
+    return elements::floored_remainder(a, b);
+  }
 }
 
 /// Null where there is none. Integers of fewer bits are what is left of an int64 result.
@@ -44,9 +78,9 @@ BinaryRun<E, E> run_of(BinaryOp op) {
     case BinaryOp::floor_divide:
       return run_of<E, true>([](E a, E b) { return elements::floor_divide(a, b); });
     case BinaryOp::remainder:
-      return run_of<E, true>([](E a, E b) { return elements::floored_remainder(a, b); });
+      return run_of<E, true>([](E a, E b) { return floored_remainder(a, b); });
     case BinaryOp::fmod:
-      return run_of<E, true>([](E a, E b) { return elements::truncated_remainder(a, b); });
+      return run_of<E, true>([](E a, E b) { return truncated_remainder(a, b); });
     case BinaryOp::atan2:
       if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
       return nullptr;

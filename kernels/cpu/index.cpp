@@ -218,22 +218,27 @@ void index_select(const char* op, const View& out, const View& x, const View& in
   for (int d = dim + 1; d < out.ndim; ++d) block *= out.sizes[d];
   const std::int64_t count = out.sizes[dim];
   const std::int64_t* ids = index.as<std::int64_t>();
+  const std::int64_t step = index.strides[0], size = x.sizes[dim];
   dispatch_words(out.dtype, [&]<class Word>() {
     const std::int64_t words = block / static_cast<std::int64_t>(sizeof(Word));
     const std::int64_t blocks = out.numel / words;
-    parallel_for(blocks, std::max<std::int64_t>(1, kElementGrain / words),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t b = begin; b < end; ++b) {
-                     const std::int64_t id = ids[b % count * index.strides[0]];
-                     if (!check.fits(id)) continue;
-                     Word* to = out.as<Word>() + b * words;
-                     const Word* from = x.as<Word>() + (b / count * x.sizes[dim] + id) * words;
-                     if (words == 1)
-                       *to = *from;
-                     else
-                       std::memcpy(to, from, static_cast<std::size_t>(block));
-                   }
-                 });
+    Word* const o = out.as<Word>();
+    const Word* const from = x.as<Word>();
+    parallel_for(
+        blocks, std::max<std::int64_t>(1, kElementGrain / words),
+        [&, ids, step, size, count, words, block, o, from](std::int64_t begin, std::int64_t end) {
+          std::int64_t row = begin / count, k = begin % count;
+          for (std::int64_t b = begin; b < end; ++b, ++k) {
+            if (k == count) ++row, k = 0;
+            const std::int64_t id = ids[k * step];
+            if (!check.fits(id)) continue;
+            const std::int64_t place = row * size + id;
+            if (words == 1)
+              o[b] = from[place];
+            else
+              std::memcpy(o + b * words, from + place * words, static_cast<std::size_t>(block));
+          }
+        });
   });
   check.finish(op, index);
 }

@@ -19,10 +19,18 @@ void fill_run(Word* out, std::int64_t step, std::int64_t n, Word value) {
 template <class Word>
 void copy_run(Word* out, std::int64_t out_step, const Word* x, std::int64_t x_step,
               std::int64_t n) {
-  if (out_step == 1 && x_step == 1)
+  if (out_step == 1 && x_step == 1) {
+    // Where the target lies just behind the source within a page, as in roll(), a processor takes
+    // what it reads for what it has just written. From the end it does not.
+    constexpr std::int64_t kPage = 4096, kBlock = 256 / static_cast<std::int64_t>(sizeof(Word));
+    const auto behind =
+        (reinterpret_cast<std::intptr_t>(out) - reinterpret_cast<std::intptr_t>(x)) & (kPage - 1);
+    if (n > kBlock && behind > 0 && behind < kPage / 2)
+      for (; n > kBlock; n -= kBlock) std::copy_n(x + n - kBlock, kBlock, out + n - kBlock);
     std::copy_n(x, n, out);
-  else
+  } else {
     for (std::int64_t i = 0; i < n; ++i) out[i * out_step] = x[i * x_step];
+  }
 }
 
 /// A row: what lies inside at once, and the edges on their own.
@@ -39,6 +47,11 @@ void pad_row(Word* out, const Word* x, const PadDim& dim, PadMode mode, Word val
     return;
   }
   const auto edge = [&](std::int64_t begin, std::int64_t end) {
+    if (mode == PadMode::circular && begin < end) {  // one run: no more than x is padded
+      const std::int64_t from = pad_source(begin - dim.before, dim.x_size, mode);
+      return copy_run(out + begin * dim.out_stride, dim.out_stride, x + from * dim.x_stride,
+                      dim.x_stride, end - begin);
+    }
     for (std::int64_t i = begin; i < end; ++i)
       out[i * dim.out_stride] = x[pad_source(i - dim.before, dim.x_size, mode) * dim.x_stride];
   };

@@ -1,7 +1,10 @@
 #include "ferrite/ops/compare.h"
 
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <random>
+#include <vector>
 
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/activation.h"
@@ -297,6 +300,38 @@ TEST_CASE("compare: gradients of two operands, broadcast, to second order") {
                             {.second_order = true}));
   CHECK(autograd::gradcheck([](const auto& in) { return fmod(in[0], 1.5) * remainder(in[0], 0.7); },
                             {a}));
+}
+
+TEST_CASE("compare: fmod and remainder of float32 are exact, whatever the quotient") {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<std::uint32_t> any;
+  std::uniform_int_distribution<int> exponent(-30, 30);
+  std::uniform_real_distribution<float> mantissa(-2, 2);
+  std::vector<float> a{0.0f, -0.0f, 1, -6, 6, 5, -5, 1, INFINITY, NAN, 1, 3e38f, -3e38f, 1e-45f},
+      b{3.0f, 3.0f, 0, 3, -3, INFINITY, INFINITY, -INFINITY, 2, 2, NAN, 1e-45f, 7, 3e38f};
+  for (int i = 0; i < 20000; ++i) {
+    // Any bits, and pairs with quotients up to 2^60 that are often whole.
+    const bool bits = i % 4 == 0;
+    a.push_back(bits ? std::bit_cast<float>(any(random))
+                     : std::ldexp(mantissa(random), exponent(random)));
+    b.push_back(bits ? std::bit_cast<float>(any(random))
+                     : std::ldexp(mantissa(random), exponent(random)));
+    if (i % 4 == 1) a.back() = b.back() * std::round(100 * mantissa(random));
+  }
+  const auto n = static_cast<std::int64_t>(a.size());
+  const Tensor x = from_vector(a, {n}), y = from_vector(b, {n});
+  const std::vector<float> truncated = fmod(x, y).to_vector<float>(),
+                           floored = remainder(x, y).to_vector<float>();
+  const auto same = [](float u, float v) {
+    return (std::isnan(u) && std::isnan(v)) || (u == v && std::signbit(u) == std::signbit(v));
+  };
+  int wrong = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const float rest = std::fmod(a[i], b[i]);
+    const float moved = rest != 0 && (rest < 0) != (b[i] < 0) ? rest + b[i] : rest;
+    wrong += !same(truncated[i], rest) || !same(floored[i], moved) ? 1 : 0;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("compare: powers and remainders of integers") {

@@ -129,6 +129,28 @@ TEST_CASE("large inputs") {
   CHECK(sum(low).item<double>() == expected);
 }
 
+TEST_CASE("rolls and flips of rows of every length, and what they leave of a page") {
+  for (const DType dtype : {kUInt8, kFloat16, kFloat32, kFloat64})
+    for (const std::int64_t n : {1, 2, 7, 31, 64, 65, 1024, 1500}) {
+      const Tensor x = remainder(arange(3 * n).view({3, n}), 251).to(dtype);
+      const std::vector<double> in = x.to(kFloat64).to_vector<double>();
+      const auto expect = [&](const Tensor& y, const auto& source) {
+        const std::vector<double> out = y.to(kFloat64).to_vector<double>();
+        bool same = true;
+        for (std::int64_t i = 0; i < 3 * n; ++i)
+          same = same && out[static_cast<std::size_t>(i)] ==
+                             in[static_cast<std::size_t>(i / n * n + source(i % n))];
+        CHECK(same);
+      };
+      CAPTURE(n);
+      expect(flip(x, {1}), [&](std::int64_t j) { return n - 1 - j; });
+      for (const std::int64_t shift : {std::int64_t{1}, std::int64_t{3}, n / 2, n - 1})
+        expect(roll(x, {shift}, {1}), [&](std::int64_t j) { return ((j - shift) % n + n) % n; });
+      const Tensor order = remainder(arange(n) * 7 + 3, n);
+      expect(x.index_select(1, order), [&](std::int64_t j) { return (7 * j + 3) % n; });
+    }
+}
+
 TEST_CASE("empty and small tensors") {
   CHECK(pad(zeros({0, 2}), {0, 0, 1, 1}, PadMode::constant, 4).to_vector<double>() ==
         std::vector<double>(4, 4));
