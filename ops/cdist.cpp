@@ -57,10 +57,24 @@ Tensor euclidean(T a, T b) {
   return sqrt(clamp_min(bmm(left, right.transpose(1, 2)), 0));
 }
 
+/// Whether distances and their gradients come from products.
+bool by_products(T a, T b, double p) {
+  return p == 2 && (a.size(1) > kProductRows || b.size(1) > kProductRows);
+}
+
+/// Of the sum of grad_ij |a_i - b_j|: with h = grad / distance, a_i times the sum of h_ij, less the
+/// products h_ij b_j, and the same for b.
+Gradients euclidean_gradients(T grad, T x, T y, T out) {
+  const Tensor zero = eq(out, 0), h = where(zero, 0, grad / where(zero, 1, out));
+  // Distances do not change if all rows move; near 0 less is cancelled.
+  const Tensor centre = mean(y.detach(), {1}, true), a = x - centre, b = y - centre;
+  return {a * sum(h, {2}, true) - bmm(h, b),
+          b * sum(h, {1}).unsqueeze(2) - bmm(h.transpose(1, 2), a)};
+}
+
 Tensor distances(T a, T b, double p) {
-  const bool many = a.size(1) > kProductRows || b.size(1) > kProductRows;
   if (a.size(2) == 0) return zeros({a.size(0), a.size(1), b.size(1)}, a.options());
-  if (p == 2 && many) return euclidean(a, b);
+  if (by_products(a, b, p)) return euclidean(a, b);
   Tensor out = empty({a.size(0), a.size(1), b.size(1)}, a.options());
   for_parts(a, b, [&](std::int64_t first, std::int64_t count, std::int64_t row, std::int64_t rows) {
     const Tensor left = a.narrow(0, first, count).narrow(1, row, rows);
@@ -72,6 +86,7 @@ Tensor distances(T a, T b, double p) {
 }
 
 Gradients distance_gradients(T grad, T a, T b, T out, double p) {
+  if (by_products(a, b, p)) return euclidean_gradients(grad, a, b, out);
   const auto slope = [p](T grad, T a, T b, T out) {
     return ops::norm_gradient(grad.unsqueeze(-1), differences(a, b), out.unsqueeze(-1), p);
   };

@@ -169,6 +169,14 @@ TEST_CASE("cdist: rows in blocks and by a product, in batches that broadcast") {
                             {wave({2, 3, 2}, 1.9).to(kFloat64).set_requires_grad(),
                              wave({4, 2}, 0.9).to(kFloat64).set_requires_grad()},
                             {.second_order = true}));
+  // By products, with rows that are equal and have no slope.
+  const Tensor rows = wave({27, 2}, 1.9).to(kFloat64);
+  CHECK(autograd::gradcheck(
+      f, {rows.clone().set_requires_grad(), (rows.narrow(0, 0, 2) + 0.25).set_requires_grad()},
+      {.second_order = true}));
+  const Tensor x = (rows + 100).set_requires_grad();
+  cdist(x, x.detach()).sum().backward();
+  CHECK(all(isfinite(x.grad())).item<bool>());
   CHECK(cdist(zeros({3, 0}), zeros({30, 0})).shape() == Shape{3, 30});
   check_close(cdist(zeros({1, 0}), zeros({2, 0}), INFINITY), {0, 0}, 0);
   CHECK(cdist(zeros({0, 2}), zeros({30, 2})).shape() == Shape{0, 30});
