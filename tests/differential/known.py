@@ -329,6 +329,9 @@ KNOWN = [
     ("div", "gradient value", lambda case: rounds_to_16_bits(case) and len(
         {tuple(view_shape(x)) for x in case.inputs}) > 1,
      "a broadcast input adds up rounded gradients that cancel; what remains is their rounding"),
+    ("addcdiv_?", "gradient value", lambda case: any_expanded(case) or (
+        abs(case.args["other"]) > 1e4 and len({tuple(view_shape(x)) for x in case.inputs}) > 1),
+     "a broadcast input adds up large gradients that cancel; what remains is their rounding"),
     ("(nan)?quantile(_tensor)?", "gradient value",
      lambda case: math.prod(view_shape(case.inputs[0])) > 500,
      "the weights of two neighbours are what is left of a large rank, which float32 rounds"),
