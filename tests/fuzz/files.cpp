@@ -312,12 +312,15 @@ Seeds seeds_of_jpeg() {
   const auto save = [](const Tensor& image, int quality) {
     return written([&](const auto& path) { data::write_jpeg(image, path, quality); });
   };
+  std::string padded = inks_jpeg(0);  // bytes between segments are skipped
+  padded.insert(padded.find("\xff\xc0"), 3, '\0');
   return {save(bytes_tensor({1, 9, 11}), 90),
           save(bytes_tensor({3, 9, 11}), 50),
           save(bytes_tensor({3, 20, 40}), 100),
           save(bytes_tensor({3, 500, 500}, true), 95),
           inks_jpeg(0),
           inks_jpeg(2),
+          padded,
           progressive_jpeg(16, 10),
           progressive_jpeg(128, 60)};
 }
