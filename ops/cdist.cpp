@@ -64,10 +64,8 @@ bool by_products(T a, T b, double p) {
 
 /// Of the sum of grad_ij |a_i - b_j|: with h = grad / distance, a_i times the sum of h_ij, less the
 /// products h_ij b_j, and the same for b.
-Gradients euclidean_gradients(T grad, T x, T y, T out) {
+Gradients euclidean_gradients(T grad, T a, T b, T out) {
   const Tensor zero = eq(out, 0), h = where(zero, 0, grad / where(zero, 1, out));
-  // Distances do not change if all rows move; near 0 less is cancelled.
-  const Tensor centre = mean(y.detach(), {1}, true), a = x - centre, b = y - centre;
   return {a * sum(h, {2}, true) - bmm(h, b),
           b * sum(h, {1}).unsqueeze(2) - bmm(h.transpose(1, 2), a)};
 }

@@ -169,7 +169,17 @@ TEST_CASE("cdist: rows in blocks and by a product, in batches that broadcast") {
                             {wave({2, 3, 2}, 1.9).to(kFloat64).set_requires_grad(),
                              wave({4, 2}, 0.9).to(kFloat64).set_requires_grad()},
                             {.second_order = true}));
-  // By products, with rows that are equal and have no slope.
+  // Few slopes come from far rows, and none from no rows.
+  const Tensor near = rand({5, 2}), far = rand({30, 2});
+  far[29].fill_(1e6);
+  const auto slopes = [](T a, T b) {
+    const Tensor u = a.clone().set_requires_grad();
+    cdist(u, b).sum().backward();
+    return u.grad();
+  };
+  check_close(slopes(near, far).to(kFloat64), slopes(near.to(kFloat64), far.to(kFloat64)), 0, 1e-3);
+  check_close(slopes(far, zeros({0, 2})), zeros({30, 2}), 0);
+  // By products, with rows that are equal.
   const Tensor rows = wave({27, 2}, 1.9).to(kFloat64);
   CHECK(autograd::gradcheck(
       f, {rows.clone().set_requires_grad(), (rows.narrow(0, 0, 2) + 0.25).set_requires_grad()},
