@@ -7,7 +7,7 @@ namespace ferrite::data {
 
 /// `unchanged` keeps the file's channels: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha; a
 /// palette becomes RGB (RGBA if it has transparency). `gray` and `rgb` drop alpha; colours become
-/// gray by ITU-R 601 luma, as in torchvision: a JPEG's own luma, without a way through RGB.
+/// gray by ITU-R 601 luma, as in torchvision: that which a JPEG stores.
 enum class ImageMode : std::uint8_t { unchanged, gray, rgb };
 
 /// The default limit on an image's pixels, as in Pillow: a small file can claim a huge image.

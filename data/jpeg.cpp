@@ -39,12 +39,16 @@ struct Errors {
       self->manager.format_message(c, self->message);
       std::longjmp(self->jump, 1);
     };
-    // Negative levels are warnings: corrupt data that libjpeg would conceal, but for the version of
-    // the format, and bytes between segments, which change no pixel.
+    // Negative levels are warnings: corrupt data that libjpeg would conceal. Not so the version of
+    // the format, and bytes between segments before the first scan; behind it they may be what
+    // is left of damaged pixels.
     manager.emit_message = [](j_common_ptr c, int level) {
       const int code = c->err->msg_code;
-      if (level < 0 && code != JWRN_JFIF_MAJOR && code != JWRN_EXTRANEOUS_DATA)
-        c->err->error_exit(c);
+      const bool before_scans =
+          c->is_decompressor && reinterpret_cast<j_decompress_ptr>(c)->input_scan_number == 0;
+      const bool harmless =
+          code == JWRN_JFIF_MAJOR || (code == JWRN_EXTRANEOUS_DATA && before_scans);
+      if (level < 0 && !harmless) c->err->error_exit(c);
     };
     manager.output_message = [](j_common_ptr) {};
   }

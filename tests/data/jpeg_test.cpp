@@ -134,6 +134,9 @@ TEST_CASE("jpeg: errors") {
   padded.insert(plain.find("\xff\xc0"), 3, '\0');
   for (const std::string& file : {later, padded})
     CHECK(worst(parse_jpeg(bytes_of(file), "a.jpg"), parse_jpeg(bytes_of(plain), "a.jpg")) == 0);
+  std::string behind = plain;
+  behind.insert(behind.size() - 2, 64, '\0');  // more than the decoder has read ahead
+  CHECK(contains(refusal(behind), "extraneous bytes"));
   std::string huge = encoded(picture(3, 8, 8));
   const std::size_t frame = huge.find("\xff\xc0");
   REQUIRE(frame != std::string::npos);
