@@ -101,6 +101,13 @@ double scale_of(const Tensor& query, const ScaledDotProductAttentionOptions& o) 
   return o.scale.value_or(width > 0 ? 1 / std::sqrt(width) : 1);
 }
 
+/// Finite numbers stay finite in `dtype`: a row of -1e9 is not one that attends to nothing.
+Tensor in_range(const Tensor& mask, DType dtype) {
+  if (dtype == kFloat64) return mask;
+  const double most = dtype == kFloat16 ? 65504 : 0x1.FEp127;
+  return where(isfinite(mask), clamp(mask, -most, most), mask);
+}
+
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 /// The arguments of softmax: -inf where a query does not attend to a key.
@@ -276,7 +283,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (options.attn_mask.defined() && options.attn_mask.dtype() == kFloat32 && query.defined() &&
       is_floating(query.dtype()) && query.dtype() != kFloat32) {
     ScaledDotProductAttentionOptions converted = options;
-    converted.attn_mask = options.attn_mask.to(query.dtype());
+    converted.attn_mask = in_range(options.attn_mask, query.dtype()).to(query.dtype());
     return scaled_dot_product_attention(query, key, value, converted);
   }
   const profiler::OpRange range(kOp, query, key, value);

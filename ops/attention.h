@@ -10,7 +10,8 @@ namespace ferrite {
 /// The options of scaled_dot_product_attention().
 struct ScaledDotProductAttentionOptions {
   /// Broadcasts to [..., L, S] (ShapeError). If bool, true means that a query attends to a key; if
-  /// in the query's dtype, it is added to the scaled products; DTypeError for others.
+  /// float32 or in the query's dtype, it is added to the scaled products, rounded to the query's
+  /// dtype; DTypeError for others.
   Tensor attn_mask = {};
   double dropout_p = 0;  ///< probability of dropping a weight; always applied, in training or not
   /// Query i attends only to keys 0 to i. Not together with an attn_mask (ValueError).

@@ -320,6 +320,11 @@ TEST_CASE("a float32 attn_mask goes with queries of any type, as in PyTorch") {
     check_equal(attend(mask.detach()), attend(mask.detach().to(dtype)));
     out.sum().backward();
     CHECK(mask.grad().dtype() == kFloat32);
+    // Numbers that the type does not have hide keys, but are not infinite.
+    const double lowest = std::numeric_limits<float>::lowest();
+    for (const double low : {-1e9, lowest})
+      CHECK(abs(attend(full({4, 4}, low))).sum().item<double>() > 1);
+    check_equal(attend(full({4, 4}, -INFINITY)), zeros_like(q));
   }
 }
 
