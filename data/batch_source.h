@@ -88,9 +88,9 @@ struct DefaultCollate {
   }
 };
 
-/// For what draws once a batch: no sample has a negative index.
+/// For what draws once a batch: the numbers of indices that no data set is large enough to have.
 inline Generator generator_of_batch(std::span<const std::int64_t> indices, const Epoch& epoch) {
-  return epoch.at(0).generator(~indices.front());
+  return epoch.at(0).generator(std::numeric_limits<std::int64_t>::max() - indices.front());
 }
 
 template <class S, class Collate>
@@ -110,12 +110,12 @@ BatchSource indexed_batches(std::shared_ptr<const DatasetOf<S>> dataset, Collate
         std::move(dataset),
         [&set, collate = std::move(collate)](Indices indices,
                                              const Epoch& epoch) -> std::unique_ptr<AnyBatch> {
+          Generator random = generator_of_batch(indices, epoch);
+          const SampleGenerator scope(random);
           std::vector<S> samples;
           samples.reserve(indices.size());
           for (std::size_t n = 0; n < indices.size(); ++n)
             samples.push_back(set.get_in(indices[n], epoch.at(n)));
-          Generator random = generator_of_batch(indices, epoch);
-          const SampleGenerator scope(random);
           return std::make_unique<TypedBatch<CollatedBy<Collate, S>>>(collate(std::move(samples)));
         }};
 }

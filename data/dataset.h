@@ -53,8 +53,8 @@ namespace impl {
 
 /// While it exists, what this thread draws in a data set's own code depends on the sample alone:
 /// transforms that are called without a generator draw from this one, and the host's default
-/// generator, from which rand() and its like draw, has numbers of this one's seed and of `part`. It
-/// goes on afterwards where it was.
+/// generator, from which rand() and its like draw, has numbers of this one's seed and of `part`.
+/// Afterwards that generator continues where it was.
 class SampleGenerator {
  public:
   explicit SampleGenerator(Generator& generator, std::uint64_t part = 0);

@@ -34,7 +34,8 @@ class Pad : public GeometricTransform {
       : padding_{padding[0], padding[1], padding[N - 2], padding[N - 1]}, fill_(fill) {}
   Pad(std::int64_t padding, PaddingMode mode) : Pad(padding) { mode_ = mode; }
   template <std::size_t N>
-  Pad(const std::int64_t (&padding)[N], PaddingMode mode) : Pad(padding) {
+  requires(N == 2 || N == 4) Pad(const std::int64_t (&padding)[N], PaddingMode mode)
+      : Pad(padding) {
     mode_ = mode;
   }
 

@@ -43,7 +43,9 @@ StateDict impl::state_of_order(std::int64_t epoch, std::int64_t position,
 
 void impl::check_seed_of_order(const StateDict& state, std::optional<std::uint64_t> seed,
                                std::string_view op) {
-  if (!seed || !state.contains("order_seed")) return;  // versions before this one did not save it
+  // Versions before this one did not save it.
+  if (!seed || !state.contains("order_seed") || state.at("position").item<std::int64_t>() == 0)
+    return;
   const auto saved = static_cast<std::uint64_t>(state.at("order_seed").item<std::int64_t>());
   FERRITE_CHECK(saved == *seed, ValueError, op,
                 "the sampler's seed is {}, the state's {}, so that the rest of the epoch would "

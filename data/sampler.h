@@ -74,7 +74,7 @@ namespace impl {
 /// "order_seed".
 StateDict state_of_order(std::int64_t epoch, std::int64_t position,
                          std::optional<std::uint64_t> seed);
-/// ValueError if the state is of an order with another seed.
+/// ValueError if the state is in the middle of an order with another seed.
 void check_seed_of_order(const StateDict& state, std::optional<std::uint64_t> seed,
                          std::string_view op);
 
@@ -193,7 +193,9 @@ class DistributedSampler : public Sampler {
   /// Without padding, one above size() on some ranks.
   std::int64_t max_position() const override;
   std::vector<std::int64_t> order(std::int64_t epoch) const override;
-  std::optional<std::uint64_t> seed() const override { return options_.seed; }
+  std::optional<std::uint64_t> seed() const override {
+    return options_.shuffle ? std::optional(options_.seed) : std::nullopt;
+  }
 
  private:
   std::int64_t size_, rank_, world_size_;
