@@ -35,12 +35,15 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
                   ValueError, name_, "parameter {} of the group ({}) is in the optimizer already",
                   i, p.describe());
   }
-  const std::size_t count = parameters.size();
+  std::vector<ParameterState> states(parameters.size());
+  if (masters) {
+    NoGradGuard guard;
+    for (std::size_t i = 0; i < states.size(); ++i) states[i].master.make(parameters[i], name_);
+  }
   groups_.push_back({.parameters = std::move(parameters),
-                     .states = std::vector<ParameterState>(count),
+                     .states = std::move(states),
                      .lr = DeviceScalar(name_, "learning rate"),
                      .momentum = DeviceScalar(name_, "momentum")});
-  if (masters) use_master_weights();
 }
 
 void Optimizer::check_not_empty() const {

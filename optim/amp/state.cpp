@@ -59,6 +59,8 @@ Amp::State::PerOptimizer& Amp::State::find(const Optimizer& optimizer, const cha
   const auto found = std::ranges::find(optimizers, &optimizer, &PerOptimizer::optimizer);
   FERRITE_CHECK(found != optimizers.end(), ValueError, op,
                 "the optimizer is none of the {} that initialize() was given", optimizers.size());
+  // Its groups may have been added since.
+  if (properties.master_weights) found->optimizer->use_master_weights();
   forget_zeroed();
   return *found;
 }
