@@ -127,11 +127,13 @@ struct Products {
     const Tensor zero = eq(element, 0), one = eq(zeros, 1);
     const Tensor quotient = others / where(zero, 1, element);
     // With one zero among the others the product is 0, but its slope along that zero is not.
-    const Tensor beside = sum.defined() ? where(one, sum * quotient, 0) : zeros_like(quotient);
-    const Tensor of_zero =
-        sum.defined() ? where(one, others, where(eq(zeros, 2), (sum - element) * others, 0))
-                      : where(one, others, 0);
-    return where(zero, of_zero, where(eq(zeros, 0), quotient, beside));
+    const auto slopes = [&](T where_zeros, T of_zeros, T factor) {
+      if (!sum.defined()) return zeros_like(quotient);
+      return where(logical_and(where_zeros, isfinite(factor)), of_zeros * factor, 0);
+    };
+    const Tensor beside = slopes(one, sum, quotient),
+                 of_two = slopes(eq(zeros, 2), sum.defined() ? sum - element : sum, others);
+    return where(zero, where(one, others, of_two), where(eq(zeros, 0), quotient, beside));
   }
 };
 
