@@ -40,8 +40,9 @@ struct ResizeAxis {
   template <ResizeFilter filter>
   FERRITE_HOST_DEVICE Source source(std::int32_t o) const {
     if constexpr (filter == ResizeFilter::nearest) {
-      // The rounding decides which of two cells is nearer, and is that of PyTorch's kernels for the
-      // CPU: the position between centres in float32, and what is added to it in float64.
+      // The rounding decides which of two cells is nearer, and is that of PyTorch's kernels for
+      // contiguous images on the CPU: the position between centres in float32, and what is added to
+      // it in float64.
       const double centre = static_cast<double>(static_cast<float>(scale)) * (o + shift) - shift;
       const auto at = static_cast<float>(static_cast<float>(centre) + shift);
       // Compared as a float: it may be 2^31, which int32 does not have.

@@ -25,7 +25,7 @@ void copy_words(const View& out, const View& in) {
     const Word* from = x + at[1];
     if (step[0] == 1 && step[1] == 1) {
       std::copy_n(from, n, to);
-    } else if (step[0] == 1 && step[1] == -1) {  // of flip(): in vectors, which this makes visible
+    } else if (step[0] == 1 && step[1] == -1) {  // of flip(): a loop that GCC vectorizes
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < n; ++i) to[i] = from[-i];
     } else {
