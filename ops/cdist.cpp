@@ -64,10 +64,10 @@ bool by_products(T a, T b, double p) {
 
 /// Of the sum of grad_ij |a_i - b_j|: with h = grad / distance, a_i times the sum of h_ij, less the
 /// products h_ij b_j, and the same for b.
-Gradients euclidean_gradients(T grad, T a, T b, T out) {
+Gradients euclidean_gradients(T grad, T a, T b, T out, Needs needs) {
   const Tensor zero = eq(out, 0), h = where(zero, 0, grad / where(zero, 1, out));
-  return {a * sum(h, {2}, true) - bmm(h, b),
-          b * sum(h, {1}).unsqueeze(2) - bmm(h.transpose(1, 2), a)};
+  return {needs[0] ? a * sum(h, {2}, true) - bmm(h, b) : Tensor(),
+          needs[1] ? b * sum(h, {1}).unsqueeze(2) - bmm(h.transpose(1, 2), a) : Tensor()};
 }
 
 Tensor distances(T a, T b, double p) {
@@ -83,8 +83,8 @@ Tensor distances(T a, T b, double p) {
   return out;
 }
 
-Gradients distance_gradients(T grad, T a, T b, T out, double p) {
-  if (by_products(a, b, p)) return euclidean_gradients(grad, a, b, out);
+Gradients distance_gradients(T grad, T a, T b, T out, double p, Needs needs) {
+  if (by_products(a, b, p)) return euclidean_gradients(grad, a, b, out, needs);
   const auto slope = [p](T grad, T a, T b, T out) {
     return ops::norm_gradient(grad.unsqueeze(-1), differences(a, b), out.unsqueeze(-1), p);
   };
@@ -106,11 +106,11 @@ Gradients distance_gradients(T grad, T a, T b, T out, double p) {
 Tensor batched(T a, T b, double p) {
   Tensor out = no_grad([&] { return distances(a, b, p); });
   if (autograd::recording(a, b))
-    autograd::record(
-        out, "cdist", {a, b},
-        [a = Saved(a), b = Saved(b), out = Saved::output(out), p](T grad, Needs) -> Gradients {
-          return distance_gradients(grad, a.get(), b.get(), out.get(), p);
-        });
+    autograd::record(out, "cdist", {a, b},
+                     [a = Saved(a), b = Saved(b), out = Saved::output(out), p](
+                         T grad, Needs needs) -> Gradients {
+                       return distance_gradients(grad, a.get(), b.get(), out.get(), p, needs);
+                     });
   return out;
 }
 
