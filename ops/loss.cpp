@@ -12,6 +12,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/composite.h"
 #include "ferrite/ops/loss_parts.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/reduce.h"
@@ -89,19 +90,31 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, Choice<Reduction> redu
 
 namespace {
 
-/// Gradients of losses that are quadratic in d = input - target, and linear from the point where
-/// their slope `scale` * d reaches `limit`: finite, whereas autograd through the quadratic part has
-/// 0 * infinity.
-void record_linear_beyond(const Tensor& out, const char* op, const Tensor& input,
-                          const Tensor& target, double scale, double limit) {
-  if (!recording(input, target)) return;
-  record(out, op, {input, target},
-         [x = Saved(input), y = Saved(target), lx = ops::Like(input), ly = ops::Like(target), scale,
-          limit](const Tensor& grad, Needs needs) -> Gradients {
-           const Tensor slope = clamp((x.get() - y.get()) * scale, -limit, limit) * grad;
-           return {needs[0] ? lx.reduce(slope) : Tensor(),
-                   needs[1] ? ly.reduce(neg(slope)) : Tensor()};
-         });
+/// A loss of d = input - target that is quadratic where |d| is below limit * unit and linear above.
+/// Its slope is s = d / unit, clamped to `limit`, and its value s (d - s unit / 2), for both parts.
+/// The gradient is the slope: finite, whereas autograd through the quadratic part has 0 * infinity.
+Tensor quadratic_then_linear(const char* op, const Tensor& input, const Tensor& target, double unit,
+                             double limit) {
+  const auto slope = [=](const Tensor& difference) {
+    return clamp(unit == 1 ? difference : difference / unit, -limit, limit);
+  };
+  const Tensor out = no_grad([&] {
+    return ops::computed_in(
+        ops::result_type(input, target),
+        [&](const Tensor& x, const Tensor& y) {
+          const Tensor difference = x - y, s = slope(difference);
+          return difference.add_(s, -0.5 * unit).mul_(s);
+        },
+        input, target);
+  });
+  if (recording(input, target))
+    record(out, op, {input, target},
+           [slope, x = Saved(input), y = Saved(target), lx = ops::Like(input),
+            ly = ops::Like(target)](const Tensor& grad, Needs needs) -> Gradients {
+             const Tensor g = slope(x.get() - y.get()) * grad;
+             return {needs[0] ? lx.reduce(g) : Tensor(), needs[1] ? ly.reduce(neg(g)) : Tensor()};
+           });
+  return out;
 }
 
 }  // namespace
@@ -116,12 +129,9 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
-  if (options.beta == 0) return reduced(abs(input - target), options.reduction, "smooth_l1_loss");
-  const Tensor out = no_grad([&] {
-    const Tensor d = abs(input - target);
-    return where(lt(d, options.beta), square(d) * (0.5 / options.beta), d - 0.5 * options.beta);
-  });
-  record_linear_beyond(out, "smooth_l1_loss", input, target, 1 / options.beta, 1);
+  const Tensor out = options.beta == 0
+                         ? abs(input - target)
+                         : quadratic_then_linear("smooth_l1_loss", input, target, options.beta, 1);
   return reduced(out, options.reduction, "smooth_l1_loss");
 }
 
@@ -134,12 +144,8 @@ Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOpti
   check_broadcast(input, target, "huber_loss");
   FERRITE_CHECK(options.delta > 0, ValueError, "huber_loss", "delta must be above 0, got {}",
                 options.delta);
-  const Tensor out = no_grad([&] {
-    const Tensor d = abs(input - target);
-    return where(le(d, options.delta), square(d) * 0.5, (d - 0.5 * options.delta) * options.delta);
-  });
-  record_linear_beyond(out, "huber_loss", input, target, 1, options.delta);
-  return reduced(out, options.reduction, "huber_loss");
+  return reduced(quadratic_then_linear("huber_loss", input, target, 1, options.delta),
+                 options.reduction, "huber_loss");
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,

@@ -108,6 +108,11 @@ TEST_CASE("losses of 16-bit types, views and broadcast pairs") {
     CHECK(mse_loss(x, y).dtype() == dtype);
     check_close(mse_loss(x, y), mse_loss(x.to(kFloat64), y.to(kFloat64)), 2 * rounding_of(dtype));
     check_close(l1_loss(x, y), l1_loss(x.to(kFloat64), y.to(kFloat64)), 2 * rounding_of(dtype));
+    // Rounded once.
+    const auto each = [&](DType t) {
+      return smooth_l1_loss(x.to(t), y.to(t), {Reduction::none, 0.3}).to(dtype);
+    };
+    check_close(each(dtype), each(kFloat32), 0);
   }
   const Tensor x = numbers({4, 6}), row = numbers({6}, kFloat64, 3);
   check_close(mse_loss(x, row), mse_loss(x, row.expand({4, 6})));
@@ -185,6 +190,11 @@ TEST_CASE("smooth_l1 and huber: gradients where the difference is infinite or ov
     huber_loss(z, zero, {.reduction = Reduction::sum, .delta = limit}).backward();
     check_close(z.grad(), {limit, -limit, NAN, limit}, 0);
   }
+  const Tensor small = tensor({3.0, -2.0, 0.0}).set_requires_grad();  // 1 / beta overflows
+  const Tensor losses = smooth_l1_loss(small, zeros({3}), {Reduction::none, 1e-39});
+  check_close(losses, {3, 2, 0}, 0);
+  losses.sum().backward();
+  check_close(small.grad(), {1, -1, 0}, 0);
   const Tensor half = tensor({60000.0, -60000.0, 300.0, 0.25}, {.dtype = kFloat16});
   const Tensor x = half.clone().set_requires_grad();
   const Tensor target = tensor({-60000.0, 60000.0, 0.0, 0.0}, {.dtype = kFloat16});
