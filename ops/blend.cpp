@@ -222,7 +222,7 @@ Tensor between(T x, T y, T weight) {
 Tensor between(T x, T y, double weight) {
   Tensor out = no_grad([&] {
     const Tensor way = y - x;
-    return std::abs(weight) < 0.5 ? x + way * weight : y - way * (1 - weight);
+    return std::abs(weight) < 0.5 ? add(x, way, weight) : add(y, way, weight - 1);
   });
   if (recording(x, y))
     record(out, "lerp", {x, y},
