@@ -289,9 +289,10 @@ Tensor bincount(T t, T weights, std::int64_t minlength) {
                         "expected numbers below 2^63 - 1, got {}", most);
           size = std::max(size, most + 1);
         }
-        const Tensor each = !weights.defined() || ids.numel() == 0 ? ones_like(ids)
-                            : weights.dtype() == kFloat32          ? weights
-                                                                   : weights.to(kFloat64);
+        const Tensor each = !weights.defined() || ids.numel() == 0
+                                ? ones({1}, ids.options()).expand(ids.shape())
+                            : weights.dtype() == kFloat32 ? weights
+                                                          : weights.to(kFloat64);
         const Tensor none = zeros({size}, {.dtype = each.dtype(), .device = t.device()});
         return scatter_add(none, 0, ids, each);
       },

@@ -92,8 +92,8 @@ void for_each_in_order(const View& out, const View& index, const View& source, i
           return std::array{at[0] + count * steps[0], at[1] + count * steps[1],
                             at[2] + count * steps[2]};
         };
-        // The dimension with the smaller steps is the inner loop.
-        if (step[1] <= along[1]) {
+        // The dimension with the smaller steps is the inner loop, unless it has one element.
+        if (n > 1 && step[1] <= along[1]) {
           for (std::int64_t k = 0; k < length; ++k) walk(from(along, k), step, n, each);
         } else {
           for (std::int64_t j = 0; j < n; ++j) walk(from(step, j), along, length, each);
@@ -277,6 +277,15 @@ void add_slices(const View& out, const View& index, const View& source, int dim,
   for_each_run<2>(
       {&o, &s},
       [&](const auto& at, const auto& step, std::int64_t n) {
+        if (n == 1) {  // as of vectors: no loop for each index
+          walk({at[0], 0, at[1]}, {0, i_step, s_step}, length,
+               [=, &check, o = out.as<T>(), source = source.as<S>()](auto base, auto i, auto s) {
+                 if (!check.fits(ids[i])) return;
+                 T& to = o[base + ids[i] * o_step];
+                 to = add_multiple(to, static_cast<T>(source[s]), alpha);
+               });
+          return;
+        }
         for (std::int64_t k = 0; k < length; ++k) {
           const std::int64_t id = ids[k * i_step];
           if (!check.fits(id)) continue;
