@@ -2,11 +2,11 @@
 // find_package read it here.
 #pragma once
 
-/// Breaks source and ABI, from 1.0 on.
+/// From 1.0 on, a new major version may break source and ABI.
 #define FERRITE_VERSION_MAJOR 0
-/// Adds; before 1.0 it may break both.
+/// A new minor version adds features; before 1.0 it may also break source and ABI.
 #define FERRITE_VERSION_MINOR 1
-/// Mends only.
+/// A new patch version only fixes defects.
 #define FERRITE_VERSION_PATCH 0
 
 #define FERRITE_DETAIL_TEXT(number) #number

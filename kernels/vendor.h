@@ -17,8 +17,8 @@ std::string version();
 void set_enabled(bool on);
 /// Whether the library is used.
 bool is_enabled();
-/// Whether float32 products may round their inputs to TF32 (10 bits) for the tensor cores.
-/// Initially off, as in PyTorch.
+/// Whether float32 products may round their inputs to TF32 (a 10-bit mantissa) for the tensor
+/// cores. Initially off, as in PyTorch.
 void set_allow_tf32(bool on);
 /// Whether float32 inputs may be rounded to TF32; see set_allow_tf32().
 bool allow_tf32();

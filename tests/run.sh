@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Ferrite and runs its tests:  bash tests/run.sh [preset]
-# Presets: default, cpu, debug, asan, tsan (CMakePresets.json). Installs missing packages first.
+# Presets: default, cpu, debug, asan, tsan, emulator (CMakePresets.json). Installs missing packages first.
 set -euo pipefail
 case ${1:-} in -h | --help) sed '1d;/^#/!Q;s/^# \{0,1\}//' "${BASH_SOURCE[0]}"; exit ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
