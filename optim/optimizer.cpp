@@ -93,11 +93,15 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
     FERRITE_CHECK(q.defined() && q.shape() == p.shape() && is_floating(q.dtype()) && q.is_leaf(),
                   ShapeError, name_, "{} cannot take the place of {}", q.describe(), p.describe());
   }
+  const bool masters = has_master_weights();
   auto next = replaced.begin();
-  for (Group& g : groups_) {
-    for (Tensor& p : g.parameters) p = *next++;
-    for (ParameterState& s : g.states) s.master.drop();
-  }
+  for (Group& g : groups_)
+    for (std::size_t i = 0; i < g.parameters.size(); ++i, ++next) {
+      if (next->is_same(g.parameters[i])) continue;
+      g.parameters[i] = *next;
+      g.states[i].master.drop();  // its values were those of the old parameter
+      if (masters) g.states[i].master.make(*next, name_);
+    }
 }
 
 void Optimizer::zero_grad(bool set_to_none) {

@@ -47,9 +47,9 @@ class AnyParamGroup {
   /// The learning rate of the group.
   double& lr;
   const std::vector<Tensor>& params() const { return *params_; }
-  /// Another option of the optimizer that is a number, under its name in state_dict():
-  /// `group["weight_decay"] = 0`, `group["betas.0"]`. IndexError names them if there is none of
-  /// that name.
+  /// Another option of type double, under its name in state_dict(): `group["weight_decay"] = 0`,
+  /// `group["betas.0"]`. IndexError names them if there is none of that name. Whole numbers and
+  /// flags (`ns_steps`, `nesterov`) are members of the groups of the optimizer's own type.
   double& operator[](std::string_view name) const;
 
  private:
@@ -98,8 +98,9 @@ class Optimizer {
   const std::vector<Tensor>& parameters(std::size_t group) const;
   /// The parameters of all groups.
   std::vector<Tensor> parameters() const;
-  /// Replaces each parameter p by f(p). ShapeError if the shape differs. The state stays, and takes
-  /// the new dtype and device with the next step.
+  /// Replaces each parameter p by f(p), a leaf of a floating type (else ShapeError, as for another
+  /// shape). The state stays, and takes the new dtype and device with the next step. Where there
+  /// are master weights, new parameters of 16 bits have masters with their values.
   void replace_parameters(const std::function<Tensor(const Tensor&)>& f);
 
   // ---- Master weights (Micikevicius et al. 2018, "Mixed Precision Training")

@@ -6,10 +6,12 @@
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/views.h"
+#include "ferrite/optim/sgd.h"
 #include "ferrite/tests/optim/optimizers.h"
 #include "ferrite/tests/support/close.h"
 
 using namespace ferrite;
+using test::check_close;
 using test::check_equal;
 
 TEST_CASE("masters take exact steps, and the weights are what they round to") {
@@ -62,4 +64,29 @@ TEST_CASE("masters take exact steps, and the weights are what they round to") {
       optimizer->reset_master_weights();
       CHECK(optimizer->master_parameters()[0].is_same(model[0]));
     }
+}
+
+TEST_CASE("parameters that take the place of others have masters of their own") {
+  const auto half = [](double value) {
+    return full({2}, value, {.dtype = kBFloat16}).set_requires_grad();
+  };
+  const Tensor stays = half(1), goes = half(1);
+  optim::SGD sgd({stays, goes}, {.lr = 1e-4});
+  sgd.use_master_weights();
+  const auto steps = [&] {
+    for (int step = 0; step < 100; ++step) {
+      for (const Tensor& p : sgd.parameters()) p.set_grad(ones_like(p));
+      sgd.step();
+    }
+  };
+  steps();
+  const Tensor comes = half(3), wide = full({2}, 3.0).set_requires_grad();
+  sgd.replace_parameters([&](const Tensor& p) { return p.is_same(goes) ? comes : p; });
+  steps();  // of 1e-4, which round to nothing in 16 bits
+  check_close(sgd.master_parameters()[0], {0.98, 0.98}, 1e-4);
+  check_close(sgd.master_parameters()[1], {2.99, 2.99}, 1e-4);
+  check_equal(comes.detach(), sgd.master_parameters()[1].detach().to(kBFloat16));
+  sgd.replace_parameters([&](const Tensor& p) { return p.is_same(comes) ? wide : p; });
+  CHECK(sgd.master_parameters()[1].is_same(wide));
+  CHECK(sgd.has_master_weights());
 }
