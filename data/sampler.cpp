@@ -193,13 +193,16 @@ JobRank default_job_rank(const DistributedSamplerOptions& options) {
   const auto find = find_job_rank.load();
   const JobRank found = find ? find() : JobRank{0, 0};
   if (found.size > 0) return found;
+  const bool has_size = options.num_replicas || options.world_size;
   const char* const job = std::getenv("WORLD_SIZE");
-  FERRITE_CHECK(options.rank || options.num_replicas || options.world_size || !job ||
-                    std::string_view(job) == "1",
-                ValueError, "distributed_sampler",
-                "WORLD_SIZE is {}, and there is no process group: call init_process_group() first, "
-                "or pass .num_replicas and .rank",
-                job);
+  const bool alone = !has_size && !options.rank && (!job || std::string_view(job) == "1");
+  FERRITE_CHECK(alone || (has_size && options.rank), ValueError, "distributed_sampler",
+                "there is no process group to take the {} from (WORLD_SIZE is {}): call "
+                "init_process_group() first, or pass both .num_replicas and .rank",
+                options.rank ? "number of processes"
+                : has_size   ? "rank"
+                             : "rank and the number of processes",
+                job ? job : "not set");
   return {};
 }
 

@@ -179,9 +179,11 @@ struct DistributedSamplerOptions {
 
 /// One process's share of the samples, as in torch.utils.data.DistributedSampler: every
 /// world_size-th index of one common order, starting at `rank`, the same number on every rank. The
-/// order is a function of seed and epoch, which a DataLoader advances automatically (set_epoch).
-/// ValueError for a rank out of range, for drop_last together with pad = false, and, where the
-/// options do not name the processes, in a job of several (WORLD_SIZE) without a process group.
+/// order is a function of seed and epoch. A DataLoader counts epochs itself (its set_epoch()
+/// selects one); set_epoch(), next() and state_dict() of a sampler are for use without a loader.
+/// ValueError for a rank out of range, for drop_last together with pad = false, and without a
+/// process group if one of rank and num_replicas is given without the other, or neither in a job of
+/// several processes (WORLD_SIZE).
 ///
 ///   parallel::init_process_group();
 ///   data::DistributedSampler sampler(train.size());

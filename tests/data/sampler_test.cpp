@@ -137,7 +137,7 @@ TEST_CASE("sampler: ranks share an epoch") {
   CHECK(DistributedSampler(2, {.rank = 4, .world_size = 5, .shuffle = false}).order(0) ==
         Indices{0});
   CHECK(DistributedSampler(1, {.rank = 3, .world_size = 4, .drop_last = true}).size() == 0);
-  CHECK(DistributedSampler(0, {.world_size = 2}).order(0).empty());
+  CHECK(DistributedSampler(0, {.rank = 0, .world_size = 2}).order(0).empty());
   CHECK(DistributedSampler(5, {.num_replicas = 2, .rank = 1, .shuffle = false}).order(0) ==
         Indices{1, 3, 0});
   CHECK(DistributedSampler(5, {.num_replicas = 2, .rank = 1, .world_size = 2}).size() == 3);
@@ -147,6 +147,11 @@ TEST_CASE("sampler: ranks share an epoch") {
   CHECK_THROWS_AS(DistributedSampler(5, {.rank = 2, .world_size = 2}), ValueError);
   CHECK_THROWS_AS(DistributedSampler(5, {.rank = -1, .world_size = 2}), ValueError);
   CHECK_THROWS_AS(DistributedSampler(5, {.drop_last = true, .pad = false}), ValueError);
+  // Without a group, one of both would make every rank the first, or the only one.
+  CHECK_THROWS_WITH_AS(DistributedSampler(5, {.num_replicas = 2}),
+                       doctest::Contains("no process group to take the rank from"), ValueError);
+  CHECK_THROWS_WITH_AS(DistributedSampler(5, {.rank = 0}),
+                       doctest::Contains("to take the number of processes from"), ValueError);
 }
 
 TEST_CASE("sampler: ranks share an order whatever their own seeds; epochs differ") {
@@ -195,7 +200,7 @@ TEST_CASE("sampler: ranks with fewer indices resume from the state of one with m
   beyond.insert_or_assign("position", from_vector<std::int64_t>({4}, {}));
   CHECK_THROWS_AS(fewer.load_state_dict(beyond), ValueError);
   CHECK(DistributedSampler(6, {.rank = 1, .world_size = 3, .pad = false}).max_position() == 2);
-  CHECK(DistributedSampler(7, {.world_size = 3, .drop_last = true}).max_position() == 2);
+  CHECK(DistributedSampler(7, {.rank = 0, .world_size = 3, .drop_last = true}).max_position() == 2);
 }
 
 TEST_CASE("sampler: a state is of one seed") {
