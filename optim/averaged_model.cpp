@@ -159,20 +159,22 @@ AveragedWeights::~AveragedWeights() {
 
 namespace detail {
 
-FreshStatistics::FreshStatistics(nn::Module& model)
-    : model_(model), was_training_(model.is_training()) {
-  for (nn::Module* m : model.modules())
+FreshStatistics::FreshStatistics(nn::Module& model) {
+  for (nn::Module* m : model.modules()) {
+    modes_.emplace_back(m, m->is_training());
     if (auto* const norm = dynamic_cast<nn::BatchNorm*>(m); norm && norm->running_mean.defined()) {
       norms_.emplace_back(norm, norm->options().momentum);
       norm->set_momentum({});
       norm->reset_running_stats();
     }
+  }
   model.train();
 }
 
 FreshStatistics::~FreshStatistics() {
   for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-  model_.train(was_training_);
+  // Parents first: train() of a module sets those below it.
+  for (const auto& [module, on] : modes_) module->train(on);
 }
 
 }  // namespace detail

@@ -9,7 +9,7 @@
 //     ema.update_parameters(model);
 //   }
 //   {
-//     optim::AveragedWeights averaged(model, ema);  // or evaluate with ema(images)
+//     optim::AveragedWeights averaged(model, ema);  // or ema.eval(), and evaluate with ema(images)
 //     evaluate(model);
 //   }  // and the model has its own weights again
 //
@@ -58,7 +58,8 @@ struct AveragedModelOptions {
 };
 
 /// A module: a copy of the model, under the name "module", that holds the averages, and the buffer
-/// n_averaged. Its state_dict() is PyTorch's. The first update copies the model.
+/// n_averaged. The copy has the modes of the model, and its parameters do not require gradients.
+/// Its state_dict() is PyTorch's. The first update copies the model.
 class AveragedModel final : public nn::Cloneable<AveragedModel> {
  public:
   /// The model must be cloneable. ValueError for options out of range.
@@ -110,8 +111,7 @@ class FreshStatistics {
   bool empty() const { return norms_.empty(); }
 
  private:
-  nn::Module& model_;
-  bool was_training_;
+  std::vector<std::pair<nn::Module*, bool>> modes_;
   std::vector<std::pair<nn::BatchNorm*, std::optional<double>>> norms_;
 };
 
@@ -126,7 +126,8 @@ const Tensor& first_of(const Batch& batch) {
 
 /// torch.optim.swa_utils.update_bn: the running statistics of all batch norms, which averaging
 /// leaves those of no weights, from one pass over `loader`, whose batches are tensors or pairs that
-/// begin with one. Inputs go to `device` first. Modes and momenta stay as they were.
+/// begin with one. Inputs go to `device` first. Norms in eval mode get
+/// new statistics, too. Modes and momenta stay as they were.
 template <class Loader>
 void update_bn(Loader&& loader, nn::Module& model, std::optional<Device> device = {}) {
   NoGradGuard guard;

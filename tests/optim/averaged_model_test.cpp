@@ -189,6 +189,7 @@ TEST_CASE("update_bn: statistics are the mean over the batches, modes and moment
     Net net = (manual_seed(1), Net());
     net.to(device);
     net.eval();
+    net.conv.train();
     net.norm.set_momentum(0.3);
     Generator generator(5);
     std::vector<Tensor> batches;
@@ -207,6 +208,8 @@ TEST_CASE("update_bn: statistics are the mean over the batches, modes and moment
     check_close(net.norm.running_var, var / 3, 1e-4, 1e-6);
     CHECK(net.norm.num_batches_tracked.item<int>() == 3);
     CHECK(!net.is_training());
+    CHECK(net.conv.is_training());
+    CHECK(!net.norm.is_training());
     CHECK(net.norm.options().momentum == 0.3);
     CHECK(!net.conv.weight.grad().defined());
   }
