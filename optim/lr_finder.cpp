@@ -25,9 +25,12 @@ class Restored {
         state_(optimizer.state_dict().clone()),
         generators_(generator_state_dict().clone()) {
     for (nn::Module* m : model.modules()) modes_.emplace_back(m, m->is_training());
+    const std::vector<Tensor> of_model = model.parameters();
     for (const Tensor& p : optimizer.parameters()) {
       const NoGradGuard guard;
       gradients_.emplace_back(p, p.grad().defined() ? p.grad().clone() : Tensor());
+      if (std::ranges::none_of(of_model, [&](const Tensor& other) { return other.is_same(p); }))
+        others_.emplace_back(p, p.clone());
     }
   }
 
@@ -36,6 +39,8 @@ class Restored {
     optimizer_.load_state_dict(state_);
     load_generator_state_dict(generators_);
     for (const auto& [p, grad] : gradients_) p.set_grad(grad);
+    const NoGradGuard guard;
+    for (const auto& [p, values] : others_) p.copy_(values);
     // Parents first: train() of a module sets those below it.
     for (const auto& [module, on] : modes_) module->train(on);
   }
@@ -45,7 +50,7 @@ class Restored {
   Optimizer& optimizer_;
   const StateDict weights_, state_, generators_;
   std::vector<std::pair<nn::Module*, bool>> modes_;
-  std::vector<std::pair<Tensor, Tensor>> gradients_;
+  std::vector<std::pair<Tensor, Tensor>> gradients_, others_;  // parameters that the model lacks
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ struct LRFinderOptions {
   LRSpacing spacing = LRSpacing::exponential;
   /// Weight of the past in the running mean of the loss, from 0 (none) to below 1.
   double beta = 0.98;
-  /// It ends when the mean loss is not finite, or this many times the best, if that is above 0.
+  /// The test ends early when the mean loss is not finite, or exceeds the best so far, if that is
+  /// above 0, by this factor, which must be above 1.
   double diverge_threshold = 4;
 };
 
@@ -43,9 +44,9 @@ struct LRFinderResult {
   std::optional<double> suggestion(std::size_t skip_begin = 10, std::size_t skip_end = 1) const;
 };
 
-/// Weights, buffers, gradients, the modes of modules, the optimizer and the default generators are
-/// afterwards what they were before, also after an exception. What `loss` reads, such as a loader
-/// with a generator of its own, moves on.
+/// Weights, buffers, gradients, other parameters of the optimizer, the modes of modules, the
+/// optimizer and the default generators are afterwards what they were before, also after an
+/// exception. What `loss` reads, such as a loader with a generator of its own, moves on.
 class LRFinder {
  public:
   /// Both must outlive it. ValueError for options out of range.

@@ -84,13 +84,16 @@ TEST_CASE("it ends when the loss diverges, and suggests where it falls fastest")
 TEST_CASE("model, optimizer, gradients, modes and random numbers are as before") {
   nn::Sequential model{nn::Linear(4, 8), nn::Dropout(0.5), nn::Linear(8, 2)};
   model[1].eval();
-  optim::SGD sgd(model.parameters(), {.lr = 0.3, .momentum = 0.9});
+  const Tensor temperature = ones({1}).set_requires_grad();  // a parameter of the loss
+  std::vector<Tensor> parameters = model.parameters();
+  parameters.push_back(temperature);
+  optim::SGD sgd(parameters, {.lr = 0.3, .momentum = 0.9});
   const Tensor x = randn({6, 4}), y = tensor({0, 1, 0, 1, 1, 0});
-  const auto loss = [&] { return cross_entropy(model(x + rand_like(x) * 0), y); };
+  const auto loss = [&] { return cross_entropy(model(x + rand_like(x) * 0) * temperature, y); };
   loss().backward();
   sgd.step();
   const auto all = [&] {
-    std::vector<Tensor> values;
+    std::vector<Tensor> values{temperature.detach().clone()};
     for (const auto& [name, t] : model.state_dict()) values.push_back(t.clone());
     for (const auto& [name, t] : sgd.state_dict()) values.push_back(t.clone());
     for (const Tensor& p : sgd.parameters()) values.push_back(p.grad().clone());
