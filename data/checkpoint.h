@@ -101,7 +101,7 @@ class CheckpointManager {
   /// Removes the checkpoints of later steps, for a run that continues from an older one.
   void discard_after(std::int64_t step);
 
-  /// The folder of the checkpoint of this step.
+  /// The file of the checkpoint of this step, whether it exists or not.
   std::filesystem::path path_of(std::int64_t step) const;
   /// Where the checkpoints are.
   const std::filesystem::path& folder() const { return folder_; }

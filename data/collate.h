@@ -59,10 +59,11 @@ struct FieldPath {
   FieldPath operator[](std::size_t inner) const { return {indices, this, {}, inner}; }
 };
 
+/// Whether a field may be undefined.
+enum class Field : std::uint8_t { optional, required };
 /// Along a new first dimension, copied on the host. A field that is undefined in all samples is
 /// undefined in the batch, unless it is `required`. ShapeError, DTypeError or ValueError name the
 /// samples and the field that differ.
-enum class Field : std::uint8_t { optional, required };
 Tensor stack_tensors(std::span<const Tensor* const> tensors, const FieldPath& path, Field field);
 Tensor stack_numbers(std::span<const std::int64_t> values, DType dtype);
 Tensor stack_numbers(std::span<const double> values, DType dtype);

@@ -17,7 +17,7 @@ namespace ferrite::data {
 template <class S>
 class ConcatDataset : public DatasetOf<S> {
  public:
-  using Part = std::shared_ptr<const DatasetOf<S>>;  ///< one of the data sets, and where it begins
+  using Part = std::shared_ptr<const DatasetOf<S>>;  ///< one of the data sets
 
   /// ValueError for null.
   explicit ConcatDataset(std::vector<Part> parts) : parts_(std::move(parts)) {

@@ -95,7 +95,7 @@ struct Where {
   std::string_view op;    ///< what messages name
   std::string_view file;  ///< what messages name
 
-  /// IoError that names the file, if the condition does not hold.
+  /// IoError that names the file.
   template <class... Args>
   [[noreturn]] void fail(std::uint64_t offset, fmt::format_string<Args...> format,
                          Args&&... args) const {

@@ -54,7 +54,7 @@ template <class D>
 concept IsIterableDataset = requires(const D& d) {
   impl::streamed_sample_of(d);
 };
-/// Samples that come as streams.
+/// The type of the samples.
 template <IsIterableDataset D>
 using StreamedSampleOf = decltype(impl::streamed_sample_of(std::declval<const D&>()));
 

@@ -155,7 +155,7 @@ class TrainingState {
   }
   bool contains(std::string_view name) const;
 
-  /// All tensors, sharing memory with the parts, and all values.
+  /// All tensors, sharing memory with the parts.
   StateDict tensors() const;
   /// The values, as text.
   Metadata values() const;

@@ -10,7 +10,7 @@ namespace ferrite::kernels {
 enum class Combine : std::uint8_t { sum, product, min, max };
 
 /// out = (a op b) * scale for 1-dimensional dense views of one length, in one pass. All three have
-/// the same dtype (float16, bfloat16, float32, float64, int64, int32, uint8), or `b` has a 16-bit
+/// the same dtype (floating or integer), or `b` has a 16-bit
 /// type and `a` and `out` are each float32 or of the type of `b`, so that sums of 16-bit values can
 /// stay in float32 until the last value is added. Computes in float32 for 16-bit types and rounds
 /// once; integers wrap around, and need a scale of 1. min and max propagate NaN. `out` may be `a`

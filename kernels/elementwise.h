@@ -45,8 +45,8 @@ constexpr bool gives_bool(BinaryOp op) { return op >= BinaryOp::logical_and; }
 /// or, for add, sub, mul and div, one is 16-bit and the other is a single float32 value (strides of
 /// 0). Integer division by zero gives 0 for floor_divide, remainder and fmod. For bool, add is a
 /// logical or and mul a logical and, as in PyTorch. bit_and and its like take integers;
-/// shifts fill up with zeros, to the right with the sign, and those by a negative number or by all
-/// bits and more leave nothing else.
+/// shifts fill up with zeros, to the right with the sign. A shift by a negative number, or by the
+/// width of the type or more, gives 0 (to the right: 0 or -1, by the sign).
 FERRITE_KERNEL_FUNCTION(binary, BinaryOp op, const View& out, const View& a, const View& b);
 /// out = a op b with the scalar converted to the dtype of `a` (its Compute type for 16-bit types);
 /// for complex `a` only mul and div, by a real scalar.

@@ -38,7 +38,7 @@ struct MatmulOptions {
 constexpr std::int64_t relu_bits_size(std::int64_t columns) { return (columns + 127) / 128 * 16; }
 
 /// out = activation(alpha * a b + beta * out + bias), with a [m, k], b [k, n] and out [m, n] of one
-/// dtype (any but uint8 and bool) and any strides: a transpose is a swap of strides. With three
+/// dtype (floating, int32 or int64) and any strides: a transpose is a swap of strides. With three
 /// dimensions, the first is a batch, in which a and b may have a stride of 0. 16-bit types
 /// accumulate in float32 and are rounded once (with cuBLASLt, a GELU's input is rounded too).
 /// Integers wrap around, and their alpha and beta are truncated. `out` must not overlap the inputs.

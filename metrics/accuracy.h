@@ -34,7 +34,8 @@ class Accuracy {
   /// `target` [N] (or [N, d1, ...]): class indices; or floating-point in the shape of `output`,
   /// whose largest entry is the class (mixed or smoothed labels). Among equal scores the lower
   /// class ranks first (torch.topk leaves the order open); NaN ranks above every number. If a k
-  /// exceeds C, every valid class is among the first k. ShapeError, DTypeError, DeviceError.
+  /// exceeds C, every valid class is among the first k. A class index out of range counts as a
+  /// sample that is wrong. ShapeError, DTypeError, DeviceError.
   void update(const Tensor& output, const Tensor& target);
   void reset();
 

@@ -118,7 +118,7 @@ class SmoothedValue {
   double total() const { return total_; }
   std::int64_t count() const { return count_; }
 
-  /// As a person reads it.
+  /// The text that `format` describes.
   std::string str() const;
 
   /// "window" (float64, one element per value), "total" and "count".

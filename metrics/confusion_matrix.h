@@ -39,7 +39,7 @@ class ConfusionCounts {
   std::vector<double> normalized(NormalizeBy by) const;
 
   double accuracy() const;  ///< 0 without samples
-  /// How often a class was predicted for another; the number of classes.
+  /// Precision, recall and so on of one class.
   ClassScores of(std::int64_t class_index) const;
   /// The unweighted mean over the classes that occur as labels or as predictions (scikit-learn's
   /// and torchmetrics' "macro").

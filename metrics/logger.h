@@ -40,7 +40,7 @@ class LogValue {
   LogValue(std::string value) : value_(std::move(value)) {}
   LogValue(const char* value) : value_(std::string(value)) {}
 
-  /// The series of this name.
+  /// The value.
   const std::variant<bool, std::int64_t, double, std::string>& get() const { return value_; }
 
  private:

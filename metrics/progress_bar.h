@@ -10,11 +10,11 @@
 
 namespace ferrite::metrics {
 
-/// One line of at most `columns` columns: "label |bar| 25% status left detail". If it is too long,
-/// the bar is shortened, then dropped; then the end is cut off. `blocks` draws with Unicode's
-/// eighths of a block, which the terminal must support, otherwise with ASCII.
+/// What a bar is drawn with: ASCII, or Unicode's eighths of a block, which the terminal must
+/// support.
 enum class BarStyle : std::uint8_t { ascii, blocks };
-/// The bar as a line of text.
+/// One line of at most `columns` columns: "label |bar| 25% status left detail". If it is too long,
+/// the bar is shortened, then dropped; then the end is cut off.
 std::string progress_line(const std::string& label, double fraction, const std::string& status,
                           const std::string& left, int columns, BarStyle style,
                           const std::string& detail = "");

@@ -16,9 +16,9 @@ namespace ferrite::metrics {
 class Timer {
  public:
   double seconds() const;
-  /// Does nothing if already paused, or already running.
+  /// Stops counting; does nothing if paused.
   void pause();
-  /// Goes on after a pause.
+  /// Goes on after a pause; does nothing if running.
   void resume();
   /// Whether it is measuring.
   bool running() const { return running_; }

@@ -28,11 +28,11 @@ struct AdamOptionsOf {
 using AdamOptions = AdamOptionsOf<false>;
 using AdamWOptions = AdamOptionsOf<true>;
 
-/// Adam, or AdamW: weight decay apart from the gradient.
+/// Adam, or, if `kDecoupled`, AdamW.
 template <bool kDecoupled>
 class AdamOf final : public FusedOptimizer<AdamOptionsOf<kDecoupled>> {
  public:
-  /// Adam, or AdamW: weight decay apart from the gradient.
+  /// Its options.
   using Options = AdamOptionsOf<kDecoupled>;
   using FusedOptimizer<Options>::FusedOptimizer;
 

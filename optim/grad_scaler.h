@@ -43,7 +43,7 @@ struct GradScalerOptions {
   bool enabled = true;  ///< if not, scale() returns its argument and step() only steps
   /// If not, the scale stays, gradients are not checked, and no step is skipped.
   bool dynamic = true;
-  /// Bounds of the scale.
+  /// Bounds of what update() makes of the scale; init_scale and update(new_scale) may be outside.
   double min_scale = 0, max_scale = std::numeric_limits<double>::infinity();
 };
 
@@ -74,12 +74,12 @@ class GradScaler {
   /// optimizer.step(), unless a gradient is infinite or NaN: parameters, state and step counts then
   /// stay as they are. Without an unscale_() before, gradients are checked, and the optimizer
   /// unscales them in float32 while it reads them; they stay scaled. ValueError the second time
-  /// before an update(), and without gradients.
+  /// before an update() and, with a dynamic scale, without gradients.
   /// If `skip` (one float32 number on the device, or undefined) is not 0, the step is skipped too,
   /// which does not count as an overflow.
   void step(Optimizer& optimizer, const Tensor& skip = {});
   /// Ends the step of all optimizers: changes the scale by what was found since the last update().
-  /// ValueError if no gradients were checked since then.
+  /// ValueError if no gradients were checked since then, with a dynamic scale.
   void update();
   /// The same with a new scale, which leaves the growth tracker as it is.
   void update(double new_scale);

@@ -21,7 +21,8 @@ struct LARSOptions {
   /// Parameters of fewer than two dimensions (biases, weights of norms) have neither weight decay
   /// nor a factor of their own.
   bool exclude_bias_and_norm = true;
-  /// As LARC: the factor is the learning rate, and no larger than lr.
+  /// As Apex's LARC with clipping: the step is min(factor, lr) times the gradient instead of
+  /// factor * lr times it.
   bool trust_clip = false;
   bool nesterov = false;  ///< needs momentum and no dampening (ValueError)
   bool maximize = false;

@@ -53,7 +53,8 @@ class Amp {
   /// first, so they can be clipped or read; those of 16-bit parameters' masters are float32.
   std::vector<Tensor> master_parameters();
   std::vector<Tensor> master_parameters(Optimizer& optimizer);
-  /// Only unscales. ValueError the second time before a step, and without gradients.
+  /// Only unscales, at levels with a scale or masters; there, ValueError the second time before a
+  /// step, and without gradients.
   void unscale_(Optimizer& optimizer);
 
   /// optimizer.step(), which the device skips if a gradient is infinite or NaN and the scale is
@@ -97,8 +98,8 @@ class Amp {
 
 /// Prepares models, whose float32 weights are on the device of the training, and the optimizers of
 /// these weights. Weights stay the same objects; models and optimizers must outlive the result and
-/// must not be moved. Once per model. ValueError for bad options, for weights that are not float32,
-/// and for modules or optimizers given twice.
+/// must not be moved. Once per model. ValueError for bad options, for weights of 16 bits, and for
+/// modules or optimizers given twice. Weights of float64 are converted as those of float32 are.
 Amp initialize(const std::vector<nn::Module*>& models, const std::vector<Optimizer*>& optimizers,
                const Options& options);
 Amp initialize(nn::Module& model, Optimizer& optimizer, const Options& options);
@@ -106,7 +107,7 @@ Amp initialize(nn::Module& model, Optimizer& optimizer, OptLevelOrName level = O
 
 /// torch.amp's names.
 using ferrite::optim::GradScaler;
-/// For code outside of the model: an autocast region at O1, nothing at other levels.
+/// torch.amp.autocast: a region at every opt level. Amp::autocast() follows the level.
 using autocast = AutocastGuard;
 
 }  // namespace ferrite::optim::amp

@@ -28,8 +28,8 @@ namespace {
 void check_tensor(const Tensor& t, const char* op, const char* which = "the tensor") {
   FERRITE_CHECK(t.defined(), ValueError, op, "{} is undefined", which);
   FERRITE_CHECK(t.dtype() != kBool && !t.is_complex(), DTypeError, op,
-                "expected float16, bfloat16, float32, float64, int64, int32 or uint8, got {}{}",
-                t.describe(), t.is_complex() ? "; pass view_as_real(tensor)" : "");
+                "expected a floating or an integer type, got {}{}", t.describe(),
+                t.is_complex() ? "; pass view_as_real(tensor)" : "");
   FERRITE_CHECK(t.is_contiguous() || t.is_contiguous(kChannelsLast), ValueError, op,
                 "{} of shape {} must be dense in memory (contiguous or channels-last); call "
                 "contiguous() and copy the result back",

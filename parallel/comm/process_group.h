@@ -103,7 +103,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// Ends pending operations and refuses others, with this reason. Thread-safe; may be called
   /// repeatedly: the first reason stays. Never waits for other ranks.
   void abort(std::string_view reason);
-  /// Whether the group was ended by an error.
+  /// Whether the group was ended, by an error or by abort().
   bool is_aborted() const;
 
  protected:

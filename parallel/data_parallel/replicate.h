@@ -30,7 +30,7 @@ class Replicas {
 
   struct State;
   explicit Replicas(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  /// The tensors of a device's copy.
+  /// What all copies share, for the library.
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:

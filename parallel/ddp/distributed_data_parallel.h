@@ -163,8 +163,8 @@ template <class M = nn::Module>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:
   /// Waits for all ranks of the group. DistributedError, on all of them, if models or options do
-  /// not agree: it names the ranks and their values. ValueError if no parameter requires a gradient
-  /// or an option is out of range.
+  /// not agree: it names the ranks and their values. ValueError without a group (call
+  /// init_process_group() first), if no parameter requires a gradient or an option is out of range.
   explicit DistributedDataParallel(M& module, const DDPOptions& options = {})
       : DistributedDataParallelBase(module, options), module_(module) {}
 

@@ -33,7 +33,7 @@ nn::Module& convert_sync_batchnorm(nn::Module& module, std::shared_ptr<ProcessGr
 /// Undoes it: every rank normalises by its own batch again.
 nn::Module& revert_sync_batchnorm(nn::Module& module);
 
-/// The layer for [N, C], [N, C, L] or [N, C, H, W] inputs.
+/// The layer for [N, C, ...] inputs.
 class SyncBatchNorm : public nn::Cloneable<SyncBatchNorm, nn::BatchNorm> {
  public:
   explicit SyncBatchNorm(std::int64_t num_features, const nn::BatchNormOptions& options = {},

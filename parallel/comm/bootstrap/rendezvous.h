@@ -35,7 +35,7 @@ class Rendezvous {
              std::shared_ptr<Store> store, std::shared_ptr<bootstrap::TcpMonitor> monitor);
   ~Rendezvous();  ///< leaves, with a linger of 2 s
 
-  /// Where the ranks meet.
+  /// This process's place in the job.
   const bootstrap::Place& place() const { return place_; }
   /// A store with the keys of this start of the job.
   const std::shared_ptr<Store>& store() const { return store_; }
