@@ -12,10 +12,10 @@
 
 namespace ferrite::kernels::cpu::depthwise {
 
-/// Results side by side of vectors of W lanes: as many sums as hide the latency of one.
-template <class T, int W>
-inline constexpr int kPixels = std::clamp(8 * kVectorBytes / (W * static_cast<int>(sizeof(T))), 1,
-                                          8);
+/// Results side by side: as many sums as hide the latency of one and have registers, where a block
+/// of channels takes two for doubles.
+template <class T>
+inline constexpr int kPixels = sizeof(T) == 8 ? 4 : 8;
 
 /// Along an axis, the results [first, last) all of whose taps are inside `size`.
 inline std::pair<std::int64_t, std::int64_t> interior(const Axis& a, std::int64_t size) {
@@ -65,35 +65,38 @@ class Correlation {
     std::int64_t first_row, last_row, first_column, last_column;
   };
 
+  /// Pixel by pixel, all channels of each, as they lie in memory.
   void run_row(const Axis& rows, const Axis& columns, std::int64_t image, std::int64_t i) const {
     // No structured bindings: Clang captures them from version 16 on.
     const auto row_taps = taps_inside(rows, i, in_.height);
     const auto inner = interior(columns, in_.width);
     const std::int64_t left = inner.first, right = inner.second;
-    for_blocks(0, out_.channels, [&, this](std::int64_t c, auto width) {
-      constexpr int W = width, P = kPixels<T, W>;
-      Taps taps{row_taps.first, row_taps.second, 0, columns.taps};
-      const auto at_edge = [&](std::int64_t j) {
-        std::tie(taps.first_column, taps.last_column) = taps_inside(columns, j, in_.width);
-        run_pixels<W, 1>(rows, columns, image, i, j, c, taps);
-      };
-      for (std::int64_t j = 0; j < left; ++j) at_edge(j);
-      taps.first_column = 0;
-      taps.last_column = columns.taps;
-      // What is left goes with some that are done already: single ones wait for their sums.
-      std::int64_t j = left;
-      const auto blocks = [&](auto pixels) {
-        if (right - left < pixels) return;
-        for (; j < right; j += pixels)
-          run_pixels<W, pixels>(rows, columns, image, i, std::min<std::int64_t>(j, right - pixels),
-                                c, taps);
-      };
-      blocks(std::integral_constant<int, P>());
-      blocks(std::integral_constant<int, (P + 1) / 2>());
-      for (; j < right; ++j) run_pixels<W, 1>(rows, columns, image, i, j, c, taps);
-      j = right;
-      for (; j < columns.count; ++j) at_edge(j);
-    });
+    Taps taps{row_taps.first, row_taps.second, 0, columns.taps};
+    const auto run = [&, this](auto pixels, std::int64_t j) {
+      for_blocks(0, out_.channels, [&, this](std::int64_t c, auto width) {
+        run_pixels<decltype(width)::value, decltype(pixels)::value>(rows, columns, image, i, j, c,
+                                                                    taps);
+      });
+    };
+    const std::integral_constant<int, 1> one;
+    const auto at_edge = [&](std::int64_t j) {
+      std::tie(taps.first_column, taps.last_column) = taps_inside(columns, j, in_.width);
+      run(one, j);
+    };
+    for (std::int64_t j = 0; j < left; ++j) at_edge(j);
+    taps.first_column = 0;
+    taps.last_column = columns.taps;
+    // What is left goes with some that are done already: single ones wait for their sums.
+    std::int64_t j = left;
+    const auto blocks = [&](auto pixels) {
+      if (right - left < pixels) return;
+      for (; j < right; j += pixels) run(pixels, std::min<std::int64_t>(j, right - pixels));
+    };
+    blocks(std::integral_constant<int, kPixels<T>>());
+    blocks(std::integral_constant<int, kPixels<T> / 2>());
+    for (; j < right; ++j) run(one, j);
+    j = right;
+    for (; j < columns.count; ++j) at_edge(j);
   }
 
   template <int W, int P>
@@ -102,19 +105,25 @@ class Correlation {
     Lanes<T, W> sums[P];
     for (int p = 0; p < P; ++p) sums[p] = load<W>(bias_.data() + c);
     const std::int64_t step = columns.stride * in_.pixel_step;
+    const std::int64_t y = i * rows.stride + rows.first + taps.first_row * rows.step;
+    const std::int64_t x = j * columns.stride + columns.first + taps.first_column * columns.step;
+    const S* row = in_.data + image * in_.image_step + y * in_.row_step + x * in_.pixel_step + c;
+    const T* weights = weights_.data() + c +
+                       ((rows.kernel_first + taps.first_row * rows.kernel_step) * kernel_columns_ +
+                        columns.kernel_first + taps.first_column * columns.kernel_step) *
+                           out_.channels;
     for (std::int64_t t = taps.first_row; t < taps.last_row; ++t) {
-      const std::int64_t y = i * rows.stride + rows.first + t * rows.step;
-      const std::int64_t kernel_row = rows.kernel_first + t * rows.kernel_step;
+      const S* from = row;
+      const T* weight = weights;
       for (std::int64_t u = taps.first_column; u < taps.last_column; ++u) {
-        const std::int64_t x = j * columns.stride + columns.first + u * columns.step;
-        const std::int64_t kernel_column = columns.kernel_first + u * columns.kernel_step;
-        const S* from =
-            in_.data + image * in_.image_step + y * in_.row_step + x * in_.pixel_step + c;
-        const Lanes<T, W> weight = load<W>(
-            weights_.data() + (kernel_row * kernel_columns_ + kernel_column) * out_.channels + c);
+        const Lanes<T, W> w = load<W>(weight);
 #pragma GCC unroll 8
-        for (int p = 0; p < P; ++p) sums[p] += load<W>(from + p * step) * weight;
+        for (int p = 0; p < P; ++p) sums[p] += load<W>(from + p * step) * w;
+        from += columns.step * in_.pixel_step;
+        weight += columns.kernel_step * out_.channels;
       }
+      row += rows.step * in_.row_step;
+      weights += rows.kernel_step * kernel_columns_ * out_.channels;
     }
     S* to = out_.data + image * out_.image_step +
             (rows.out_first + i * rows.out_step) * out_.row_step +
@@ -131,7 +140,8 @@ class Correlation {
   Scratch<T> bias_;
 };
 
-/// The gradient by the weights, and by the bias.
+/// The gradient by the weights, and by the bias: row by row, so that a row of both images is near
+/// for all taps. Sums are those of a row, then of an image, then of the images of a part.
 template <class S, class T = Compute<S>>
 class WeightGradient {
  public:
@@ -139,7 +149,15 @@ class WeightGradient {
       : in_(call.input, 0, call.params.groups),
         grad_(call.out, 0, call.params.groups),
         rows_(axes_of(call, 0)[0]),
-        columns_(axes_of(call, 1)[0]) {}
+        columns_(axes_of(call, 1)[0]) {
+    for (std::int64_t u = 0; u < columns_.taps; u += kTogether) {
+      Axis taps = columns_;
+      taps.first += u * taps.step;
+      taps.taps = std::min(kTogether, columns_.taps - u);
+      const auto [left, right] = interior(taps, in_.width);
+      together_.push_back({taps, left, right, u});
+    }
+  }
 
   void run(const View& grad_weight, const View& grad_bias) const {
     const std::int64_t channels = grad_.channels, taps = rows_.taps * columns_.taps;
@@ -149,9 +167,15 @@ class WeightGradient {
     std::fill_n(sums.data(), parts * (taps + 1) * channels, T(0));
     parallel_for(parts * across, 1, [&](std::int64_t task, std::int64_t) {
       const std::int64_t part = task / across, c = task % across * kChannels;
-      T* to = sums.data() + part * (taps + 1) * channels;
-      for (std::int64_t n = part * grad_.count / parts; n < (part + 1) * grad_.count / parts; ++n)
-        add_image(n, c, std::min(channels, c + kChannels), to);
+      const std::int64_t count = std::min(channels - c, kChannels);
+      T* to = sums.data() + part * (taps + 1) * channels + c;
+      const Scratch<T> of_image(taps * kChannels);
+      for (std::int64_t n = part * grad_.count / parts; n < (part + 1) * grad_.count / parts; ++n) {
+        std::fill_n(of_image.data(), taps * kChannels, T(0));
+        add_image(n, c, count, of_image.data(), to + taps * channels);
+        for (std::int64_t t = 0; t < taps; ++t)
+          add_run(to + t * channels, of_image.data() + t * kChannels, count);
+      }
     });
     for (std::int64_t p = 1; p < parts; ++p)
       add_run(sums.data(), sums.data() + p * (taps + 1) * channels, (taps + 1) * channels);
@@ -167,102 +191,101 @@ class WeightGradient {
   }
 
  private:
-  static constexpr std::int64_t kParts = 16, kChannels = 64;
+  static constexpr std::int64_t kParts = 16, kChannels = 64, kTogether = 3;
 
-  void add_image(std::int64_t image, std::int64_t begin, std::int64_t end, T* sums) const {
-    const std::int64_t channels = grad_.channels;
-    std::int64_t c = begin;
-    while (c < end) {
-      // No block twice: these sums add to what is there.
-      const auto block = [&](auto width) {
-        constexpr int W = width;
-        for (std::int64_t t = 0; t < rows_.taps; ++t)
-          for (std::int64_t u = 0; u < columns_.taps; u += 3) {
-            T* to = sums + (t * columns_.taps + u) * channels + c;
-            switch (std::min<std::int64_t>(3, columns_.taps - u)) {
+  /// Taps side by side, and the results all of whose taps are inside the image.
+  struct Together {
+    Axis taps;
+    std::int64_t left, right, first_tap;
+  };
+
+  /// Calls f(first, width) for blocks of `count` channels, none of them twice.
+  template <class F>
+  static void for_channels(std::int64_t count, F&& f) {
+    std::int64_t c = 0;
+    constexpr int kWide = kLanes<T>;
+    for (; c + kWide <= count; c += kWide) f(c, std::integral_constant<int, kWide>());
+    for (; c + 4 <= count; c += 4) f(c, std::integral_constant<int, 4>());
+    for (; c < count; ++c) f(c, std::integral_constant<int, 1>());
+  }
+
+  /// Adds the image's sums of `count` channels from `c` on to `sums`, [taps, kChannels], and
+  /// `bias`.
+  void add_image(std::int64_t image, std::int64_t c, std::int64_t count, T* sums, T* bias) const {
+    for (std::int64_t i = 0; i < grad_.height; ++i) {
+      const S* grad = grad_.data + image * grad_.image_step + i * grad_.row_step + c;
+      for_channels(count, [&, this](std::int64_t b, auto width) {
+        add_bias<decltype(width)::value>(grad + b, bias + b);
+      });
+      for (std::int64_t t = 0; t < rows_.taps; ++t) {
+        const std::int64_t y = i * rows_.stride + rows_.first + t * rows_.step;
+        if (y < 0 || y >= in_.height) continue;
+        const S* in = in_.data + image * in_.image_step + y * in_.row_step + c;
+        for_channels(count, [&, this](std::int64_t b, auto width) {
+          constexpr int W = decltype(width)::value;
+          for (const Together& of : together_) {
+            T* to = sums + (t * columns_.taps + of.first_tap) * kChannels + b;
+            switch (of.taps.taps) {
               case 3:
-                add_taps<W, 3>(image, t, u, c, to);
+                add_taps<W, 3>(of, in + b, grad + b, to);
                 break;
               case 2:
-                add_taps<W, 2>(image, t, u, c, to);
+                add_taps<W, 2>(of, in + b, grad + b, to);
                 break;
               default:
-                add_taps<W, 1>(image, t, u, c, to);
+                add_taps<W, 1>(of, in + b, grad + b, to);
             }
           }
-        add_bias<W>(image, c, sums + rows_.taps * columns_.taps * channels + c);
-        c += W;
-      };
-      if (end - c >= 16)
-        block(std::integral_constant<int, 16>());
-      else if (end - c >= 4)
-        block(std::integral_constant<int, 4>());
-      else
-        block(std::integral_constant<int, 1>());
+        });
+      }
     }
   }
 
-  /// Adds to the gradients of taps (t, u) to (t, u + U - 1).
+  /// Adds a row's sums for U taps side by side.
   template <int W, int U>
-  void add_taps(std::int64_t image, std::int64_t t, std::int64_t u, std::int64_t c, T* to) const {
-    Axis columns = columns_;
-    columns.first += u * columns.step;
-    columns.taps = U;
-    const auto [left, right] = interior(columns, in_.width);
-    Lanes<T, W> sums[U] = {};
-    for (std::int64_t i = 0; i < grad_.height; ++i) {
-      const std::int64_t y = i * rows_.stride + rows_.first + t * rows_.step;
-      if (y < 0 || y >= in_.height) continue;
-      const S* grad = grad_.data + image * grad_.image_step + i * grad_.row_step + c;
-      const S* in = in_.data + image * in_.image_step + y * in_.row_step + c;
-      Lanes<T, W> of_row[U] = {};
-      const auto at_edge = [&](std::int64_t j) {
+  void add_taps(const Together& of, const S* in, const S* grad, T* to) const {
+    const Axis& columns = of.taps;
+    Lanes<T, W> sums[U], of_row[U] = {};
+    for (int v = 0; v < U; ++v) sums[v] = load<W>(to + v * kChannels);
+    const auto at_edge = [&](std::int64_t j) {
+      const Lanes<T, W> g = load<W>(grad + j * grad_.pixel_step);
+#pragma GCC unroll 3
+      for (int v = 0; v < U; ++v) {
+        const std::int64_t x = j * columns.stride + columns.first + v * columns.step;
+        if (x >= 0 && x < in_.width) of_row[v] += load<W>(in + x * in_.pixel_step) * g;
+      }
+    };
+    const auto add_up = [&] {
+#pragma GCC unroll 3
+      for (int v = 0; v < U; ++v) {
+        sums[v] += of_row[v];
+        of_row[v] = Lanes<T, W>{};
+      }
+    };
+    for (std::int64_t j = 0; j < of.left; ++j) at_edge(j);
+    const std::int64_t tap_step = columns.step * in_.pixel_step;
+    for (std::int64_t j = of.left; j < of.right; add_up())
+      for (const std::int64_t part = std::min(of.right, j + kPartPixels); j < part; ++j) {
         const Lanes<T, W> g = load<W>(grad + j * grad_.pixel_step);
+        const S* from = in + (j * columns.stride + columns.first) * in_.pixel_step;
 #pragma GCC unroll 3
-        for (int v = 0; v < U; ++v) {
-          const std::int64_t x = j * columns.stride + columns.first + v * columns.step;
-          if (x >= 0 && x < in_.width) of_row[v] += load<W>(in + x * in_.pixel_step) * g;
-        }
-      };
-      for (std::int64_t j = 0; j < left; ++j) at_edge(j);
-      const auto add_up = [&] {
-#pragma GCC unroll 3
-        for (int v = 0; v < U; ++v) {
-          sums[v] += of_row[v];
-          of_row[v] = Lanes<T, W>{};
-        }
-      };
-      for (std::int64_t j = left; j < right; add_up())
-        for (const std::int64_t part = std::min(right, j + kPartPixels); j < part; ++j) {
-          const Lanes<T, W> g = load<W>(grad + j * grad_.pixel_step);
-          const S* from = in + (j * columns.stride + columns.first) * in_.pixel_step;
-#pragma GCC unroll 3
-          for (int v = 0; v < U; ++v)
-            of_row[v] += load<W>(from + v * columns.step * in_.pixel_step) * g;
-        }
-      for (std::int64_t j = right; j < columns.count; ++j) at_edge(j);
-      add_up();
-    }
-    for (int v = 0; v < U; ++v) {
-      T* at = to + v * grad_.channels;
-      store<W>(at, load<W>(at) + sums[v]);
-    }
+        for (int v = 0; v < U; ++v) of_row[v] += load<W>(from + v * tap_step) * g;
+      }
+    for (std::int64_t j = of.right; j < columns.count; ++j) at_edge(j);
+    add_up();
+    for (int v = 0; v < U; ++v) store<W>(to + v * kChannels, sums[v]);
   }
 
   template <int W>
-  void add_bias(std::int64_t image, std::int64_t c, T* to) const {
-    Lanes<T, W> sum = load<W>(to);
-    for (std::int64_t i = 0; i < grad_.height; ++i) {
-      const S* from = grad_.data + image * grad_.image_step + i * grad_.row_step + c;
-      Lanes<T, W> of_row = {};
-      for (std::int64_t j = 0; j < grad_.width; ++j) of_row += load<W>(from + j * grad_.pixel_step);
-      sum += of_row;
-    }
-    store<W>(to, sum);
+  void add_bias(const S* grad, T* to) const {
+    Lanes<T, W> of_row = {};
+    for (std::int64_t j = 0; j < grad_.width; ++j) of_row += load<W>(grad + j * grad_.pixel_step);
+    store<W>(to, load<W>(to) + of_row);
   }
 
   Images<const S> in_, grad_;
   Axis rows_, columns_;
+  std::vector<Together> together_;
 };
 
 template <class S>
