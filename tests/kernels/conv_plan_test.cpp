@@ -151,6 +151,31 @@ TEST_CASE("plans of depthwise convolutions") {
   Layer planes = last;
   planes.format = kContiguous;
   CHECK(methods_of(planes) == std::vector(3, Method::planes));
+  // Of a few pixels each plane would be a call.
+  Layer small = planes;
+  small.size = 8;
+  CHECK(methods_of(small) == std::vector(3, Method::pixel_copies));
+}
+
+TEST_CASE("depthwise convolutions of one image in NHWC and one in NCHW copy the latter") {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const std::int64_t stride : {1, 2}) {
+      Layer l{4, 37, 14, 37, 3, stride, 1, 37};
+      l.dtype = dtype;
+      for (const ConvPass pass : kPasses) {
+        const Operands pixels(l);
+        Operands mixed = pixels;
+        (pass == ConvPass::data ? mixed.input : mixed.out) =
+            (pass == ConvPass::data ? pixels.input : pixels.out).contiguous();
+        CHECK(kernels::cpu::plan_of(mixed.call(pass)).method == Method::pixel_copies);
+        const auto result = [pass](const Operands& o) {
+          kernels::cpu::run_conv(o.call(pass));
+          return pass == ConvPass::forward ? o.out : pass == ConvPass::data ? o.input : o.weight;
+        };
+        const Tensor expected = result(pixels).clone();
+        test::check_equal(result(mixed), expected);
+      }
+    }
 }
 
 TEST_CASE("plans visit taps one by one where hardly any meets the image") {

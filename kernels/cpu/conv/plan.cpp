@@ -47,17 +47,27 @@ class Costs {
         from_(call.pass == ConvPass::data ? call.out : call.input, 0,
               channels_of(call.pass == ConvPass::data)) {}
 
+  /// Whether it is depthwise: with a group for every channel.
   bool is_depthwise() const {
     return call_.params.groups > 1 && call_.weight.sizes[1] == 1 &&
-           call_.weight.sizes[0] == call_.params.groups && call_.input.strides[1] == 1 &&
-           call_.out.strides[1] == 1;
+           call_.weight.sizes[0] == call_.params.groups;
   }
-  /// The cost of a depthwise convolution, over all groups.
+  bool lies_in_pixels() const { return call_.input.strides[1] == 1 && call_.out.strides[1] == 1; }
+  /// The cost of depthwise sums of images in NHWC, over all groups. (It was measured on an EPYC
+  /// with AVX2, as what follows of depthwise convolutions.)
   std::int64_t depthwise() const {
-    return to_.height * to_.width * taps_ * vectors(call_.params.groups) * images() / steps();
+    return to_.height * to_.width * taps_ * vectors(call_.params.groups) * images() / steps() * 5 /
+           4;
+  }
+  /// The same with copies of the images that do not lie so.
+  std::int64_t depthwise_copies() const {
+    std::int64_t copied = 0;
+    for (const View* v : {&call_.input, &call_.out})
+      if (v->strides[1] != 1) copied += v->sizes[1] * v->sizes[2] * v->sizes[3];
+    return depthwise() + copied * images() * 5 / 2;
   }
 
-  std::int64_t direct() const { return products() + layout(); }
+  std::int64_t direct() const { return plane_by_plane(products() + layout()); }
 
   /// Where there are many sums of few pixels, the direct ones leave the cache between images.
   bool has_many_sums() const {
@@ -67,8 +77,9 @@ class Costs {
   }
 
   std::int64_t columns() const {
-    return from_.height * from_.width * vectors(taps_ * to_.channels) * (from_.channels + 4) +
-           layout();
+    return plane_by_plane(from_.height * from_.width * vectors(taps_ * to_.channels) *
+                              (from_.channels + 4) +
+                          layout());
   }
 
   bool lies_in_planes() const {
@@ -83,6 +94,8 @@ class Costs {
     constexpr std::int64_t kNearBytes = 64 << 10;
     const std::int64_t weights = taps_ * from_.channels * to_.channels;
     const std::int64_t cost = to_.height * vectors(to_.width) * weights * images();
+    if (is_depthwise())  // a plane is copied for one sum
+      return plane_by_plane(cost + to_.height * to_.width * images() * 5 / 2);
     return weights * kVectorBytes > kNearBytes * lanes_ ? cost + cost / 2 : cost;
   }
 
@@ -147,6 +160,14 @@ class Costs {
   }
 
  private:
+  /// `cost` of an engine that computes one group after another, with what each of these calls costs
+  /// where it has one plane. Gradients in phases take about twice as long.
+  std::int64_t plane_by_plane(std::int64_t cost) const {
+    if (!is_depthwise()) return cost;
+    const bool weight = call_.pass == ConvPass::weight;
+    cost += (weight ? 500 + 20 * taps_ : 500) * images();
+    return steps() > 1 ? 2 * cost : cost;
+  }
   std::int64_t copies_of_out() const {
     return 12 * vectors(to_.height * to_.width * to_.channels) * images();
   }
@@ -291,8 +312,12 @@ ConvPlan plan_of(const ConvCall& call) {
   const auto add = [&](ConvMethod method, std::int64_t cost) {
     plan.candidates.push_back({method, cost * call.params.groups});
   };
-  const bool depthwise = costs.is_depthwise(), half = itemsize(call.out.dtype) == 2;
-  if (depthwise) plan.candidates.push_back({ConvMethod::depthwise, costs.depthwise()});
+  const bool half = itemsize(call.out.dtype) == 2;
+  const bool depthwise = costs.is_depthwise() && costs.lies_in_pixels();
+  if (depthwise)
+    plan.candidates.push_back({ConvMethod::depthwise, costs.depthwise()});
+  else if (costs.is_depthwise())
+    plan.candidates.push_back({ConvMethod::pixel_copies, costs.depthwise_copies()});
   if (pair_products() && is_product(call)) add(ConvMethod::product, costs.direct() / 2);
   if (sums_pairs(call)) add(ConvMethod::pairs, costs.pairs());
   if (half) {
@@ -301,7 +326,8 @@ ConvPlan plan_of(const ConvCall& call) {
     plan.candidates.push_back(
         {ConvMethod::float_copies,
          cheapest(plan_of(without_skipped_pixels(wide))) + costs.copies() * call.params.groups});
-    if (pairs_are_fast() && call.out.dtype == kBFloat16 && costs.layout() > 0) {
+    if (pairs_are_fast() && call.out.dtype == kBFloat16 && costs.layout() > 0 &&
+        !costs.is_depthwise()) {
       // Copies that stay 16-bit take twice as long as those within an engine of float32.
       ConvCall pixels = call;
       for (View* v : {&pixels.input, &pixels.weight, &pixels.out}) *v = in_pixels(*v);

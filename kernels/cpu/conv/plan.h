@@ -27,7 +27,7 @@ enum class ConvMethod : std::uint8_t {
   product,
   pairs,
   float_copies,  ///< of 16-bit operands, for the engine that is best for float32
-  pixel_copies,  ///< of bfloat16 in NCHW, for the engine that is best for NHWC
+  pixel_copies,  ///< in NHWC, for the engine that is best for it: bfloat16, and depthwise
   direct,        ///< correlate.h; by the weights weight.h
   weight_blocks,
   columns,

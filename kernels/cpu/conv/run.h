@@ -120,11 +120,11 @@ template <class S>
 void run_conv(const ConvCall& call, ConvMethod method) {
   if (method == ConvMethod::depthwise) return depthwise::run<S>(call);
   if (method == ConvMethod::sparse) return sparse::run<S>(call);
+  if (method == ConvMethod::pixel_copies) return run_copied<PixelImages>(call);
   if constexpr (is_half_type<S>) {
     if (method == ConvMethod::product) return run_product(call);
     if constexpr (kPairsCompiled && std::is_same_v<S, BFloat16>)
       if (method == ConvMethod::pairs) return run_pairs<S>(call);
-    if (method == ConvMethod::pixel_copies) return run_copied<PixelImages>(call);
     run_copied<Floats<S>>(call);
   } else if (call.pass == ConvPass::weight) {
     sum_weight_gradient<S>(call, method);
