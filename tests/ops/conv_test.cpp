@@ -310,6 +310,20 @@ TEST_CASE("conv2d: empty batches and empty channels") {
   check_close(b.grad(), std::vector<double>(4, 0.0));
   const Tensor none = conv2d(empty({2, 0, 4, 4}), empty({3, 0, 2, 2}), values({3}));
   check_close(none.select(3, 0).select(2, 0)[0], values({3}));
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16, kBFloat16})
+    for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
+      const Tensor each = values({4, 1, 3, 3}, dtype).set_requires_grad();
+      const Conv2dFuncOptions depthwise{.padding = 2, .groups = 4};
+      for (const Shape& shape : {Shape{0, 4, 8, 8}, Shape{2, 4, 8, 0}}) {
+        const Tensor image = zeros(shape, dtype).to(format).set_requires_grad();
+        const Tensor result = conv2d(image, each, {}, depthwise);
+        check_equal(result.detach(), zeros_like(result));
+        each.set_grad({});
+        result.backward(zeros_like(result));
+        check_close(each.grad(), std::vector<double>(36, 0.0), 0);
+        CHECK(image.grad().shape() == shape);
+      }
+    }
 }
 
 TEST_CASE("conv2d: computes no gradient that nobody needs") {

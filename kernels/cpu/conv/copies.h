@@ -69,13 +69,14 @@ class Floats {
   Scratch<float> values_;
 };
 
-/// Memory for a view of images in NHWC; the view itself if it lies so, or has no images.
+/// Memory for a view of images in NHWC; the view itself if it lies so, or is no image.
 class PixelImages {
  public:
   explicit PixelImages(const View& of) : view_(of) {
-    if (of.ndim != 4 || !of.data || of.strides[1] == 1) return;
+    if (of.ndim != 4 || of.strides[1] == 1) return;
+    view_ = in_pixels(of);  // without memory too: a plan goes by the strides
+    if (!of.data) return;
     values_ = Scratch<std::byte>(of.numel * static_cast<std::int64_t>(itemsize(of.dtype)));
-    view_ = in_pixels(of);
     view_.data = values_.data();
   }
   const View& view() const { return view_; }
