@@ -89,14 +89,15 @@ class Costs {
            (to_.channels == 1 || to_.channel_step != 1);
   }
   /// Every row of results reads all weights again: beyond a near cache that takes half as long
-  /// again.
+  /// again. The planes are copied, which counts where they serve one tap or one sum.
   std::int64_t planes() const {
     constexpr std::int64_t kNearBytes = 64 << 10;
     const std::int64_t weights = taps_ * from_.channels * to_.channels;
     const std::int64_t cost = to_.height * vectors(to_.width) * weights * images();
-    if (is_depthwise())  // a plane is copied for one sum
-      return plane_by_plane(cost + to_.height * to_.width * images() * 5 / 2);
-    return weights * kVectorBytes > kNearBytes * lanes_ ? cost + cost / 2 : cost;
+    const std::int64_t pixels = from_.height * from_.width * images();
+    if (is_depthwise()) return plane_by_plane(cost + pixels * 5 / 2);
+    const std::int64_t far = weights * kVectorBytes > kNearBytes * lanes_ ? cost / 2 : 0;
+    return cost + far + (taps_ == 1 ? 6 * pixels * from_.channels : 0);
   }
 
   bool fits_winograd() const {
@@ -235,6 +236,11 @@ bool allows_winograd(const Costs& costs, int results) {
   return costs.fine_enough(results);
 }
 
+bool asks_for_winograd() {
+  return conv_algorithm() == ConvAlgorithm::winograd_2x2 ||
+         conv_algorithm() == ConvAlgorithm::winograd_4x4;
+}
+
 /// Whether an instruction for pairs takes as long as one for float32: on AMD's Zen 4 and 5; on
 /// Intel Xeons with AMX it takes three times as long (measured by direct sums).
 bool pairs_are_fast() {
@@ -255,8 +261,7 @@ bool sums_pairs(const ConvCall& c) {
            v.strides[2] == v.sizes[3] * v.strides[3] && v.strides[0] == v.sizes[2] * v.strides[2];
   };
   if (!pairs_are_fast() || c.out.dtype != kBFloat16) return false;
-  if (conv_algorithm() != ConvAlgorithm::automatic && conv_algorithm() != ConvAlgorithm::direct)
-    return false;
+  if (asks_for_winograd()) return false;
   if (c.pass == ConvPass::weight) return dense(c.input) && dense(c.out);
   const View& from = c.pass == ConvPass::forward ? c.input : c.out;
   return even(from.sizes[1] / c.params.groups) && from.strides[1] == 1 &&
@@ -316,7 +321,7 @@ ConvPlan plan_of(const ConvCall& call) {
   const bool depthwise = costs.is_depthwise() && costs.lies_in_pixels();
   if (depthwise)
     plan.candidates.push_back({ConvMethod::depthwise, costs.depthwise()});
-  else if (costs.is_depthwise())
+  else if (costs.is_depthwise() && !asks_for_winograd())
     plan.candidates.push_back({ConvMethod::pixel_copies, costs.depthwise_copies()});
   if (pair_products() && is_product(call)) add(ConvMethod::product, costs.direct() / 2);
   if (sums_pairs(call)) add(ConvMethod::pairs, costs.pairs());
