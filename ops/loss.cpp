@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cmath>
+#include <limits>
 
 #include "ferrite/autograd/record.h"
 #include "ferrite/core/profiler/range.h"
@@ -129,9 +131,15 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
   check_broadcast(input, target, "smooth_l1_loss");
   FERRITE_CHECK(options.beta >= 0, ValueError, "smooth_l1_loss", "beta must be at least 0, got {}",
                 options.beta);
-  const Tensor out = options.beta == 0
-                         ? abs(input - target)
-                         : quadratic_then_linear("smooth_l1_loss", input, target, options.beta, 1);
+  // Beta in the precision of the computation, where it may be 0 or infinite.
+  constexpr double kMostFloat = std::numeric_limits<float>::max();
+  const double beta = ops::result_type(input, target) == kFloat64 ? options.beta
+                      : options.beta > kMostFloat                 ? INFINITY
+                                                  : static_cast<float>(options.beta);
+  const Tensor out = beta == 0 ? abs(input - target)
+                     : std::isinf(beta)
+                         ? (input - target) * 0
+                         : quadratic_then_linear("smooth_l1_loss", input, target, beta, 1);
   return reduced(out, options.reduction, "smooth_l1_loss");
 }
 

@@ -101,8 +101,8 @@ struct SmoothL1LossOptions {
   Choice<Reduction> reduction = Reduction::mean;
   double beta = 1;  ///< where the loss changes from quadratic to linear; 0 or more
 };
-/// With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above. Shapes and dtypes as
-/// of mse_loss(); ValueError for a beta below 0.
+/// With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above; 0 for an infinite
+/// beta. Shapes and dtypes as of mse_loss(); ValueError for a beta below 0.
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options = {});
 

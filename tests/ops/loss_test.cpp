@@ -195,6 +195,16 @@ TEST_CASE("smooth_l1 and huber: gradients where the difference is infinite or ov
   check_close(losses, {3, 2, 0}, 0);
   losses.sum().backward();
   check_close(small.grad(), {1, -1, 0}, 0);
+  // Betas that are 0 or infinite in the precision of the inputs.
+  for (const auto& [beta, loss, slope] :
+       {std::array{1e-46, 3.0, 1.0}, {1e39, 0.0, 0.0}, {INFINITY, 0.0, 0.0}}) {
+    small.set_grad({});
+    const Tensor each = smooth_l1_loss(small, zeros({3}), {Reduction::none, beta});
+    CHECK(each[0].item<double>() == loss);
+    CHECK(each[2].item<double>() == 0);
+    each.sum().backward();
+    check_close(small.grad(), {slope, -slope, 0}, 0);
+  }
   const Tensor half = tensor({60000.0, -60000.0, 300.0, 0.25}, {.dtype = kFloat16});
   const Tensor x = half.clone().set_requires_grad();
   const Tensor target = tensor({-60000.0, 60000.0, 0.0, 0.0}, {.dtype = kFloat16});
