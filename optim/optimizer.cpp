@@ -87,20 +87,23 @@ double& AnyParamGroup::operator[](std::string_view name) const {
 }
 
 void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f) {
+  const std::vector<Tensor> old = parameters();
   std::vector<Tensor> replaced;
-  for (const Tensor& p : parameters()) {
+  for (const Tensor& p : old) {
     const Tensor& q = replaced.emplace_back(f(p));
     FERRITE_CHECK(q.defined() && q.shape() == p.shape() && is_floating(q.dtype()) && q.is_leaf(),
                   ShapeError, name_, "{} cannot take the place of {}", q.describe(), p.describe());
   }
-  const bool masters = has_master_weights();
-  auto next = replaced.begin();
+  std::vector<MasterWeight> masters(replaced.size());  // all are made before anything changes
+  if (has_master_weights())
+    for (std::size_t i = 0; i < replaced.size(); ++i)
+      if (!replaced[i].is_same(old[i])) masters[i].make(replaced[i], name_);
+  std::size_t next = 0;
   for (Group& g : groups_)
     for (std::size_t i = 0; i < g.parameters.size(); ++i, ++next) {
-      if (next->is_same(g.parameters[i])) continue;
-      g.parameters[i] = *next;
-      g.states[i].master.drop();  // its values were those of the old parameter
-      if (masters) g.states[i].master.make(*next, name_);
+      if (replaced[next].is_same(old[next])) continue;
+      g.parameters[i] = replaced[next];
+      g.states[i].master = masters[next];
     }
 }
 
