@@ -11,6 +11,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/optim/flat_batches.h"
 #include "ferrite/optim/layout.h"
+#include "ferrite/optim/modes.h"
 
 namespace ferrite::optim {
 
@@ -173,8 +174,7 @@ FreshStatistics::FreshStatistics(nn::Module& model) {
 
 FreshStatistics::~FreshStatistics() {
   for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-  // Parents first: train() of a module sets those below it.
-  for (const auto& [module, on] : modes_) module->train(on);
+  restore_modes(modes_);
 }
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/generator_state.h"
 #include "ferrite/optim/fields.h"
+#include "ferrite/optim/modes.h"
 
 namespace ferrite::optim {
 
@@ -41,8 +42,7 @@ class Restored {
     for (const auto& [p, grad] : gradients_) p.set_grad(grad);
     const NoGradGuard guard;
     for (const auto& [p, values] : others_) p.copy_(values);
-    // Parents first: train() of a module sets those below it.
-    for (const auto& [module, on] : modes_) module->train(on);
+    restore_modes(modes_);
   }
 
  private:

@@ -227,6 +227,30 @@ TEST_CASE("update_bn: statistics are the mean over the batches, modes and moment
   optim::update_bn(refused, linear);
 }
 
+TEST_CASE("update_bn: the mode of a module with two parents stays, too") {
+  struct Branch : nn::Module {
+    explicit Branch(nn::BatchNorm1d& norm) { register_module("norm", norm); }
+    Tensor forward(const Tensor& x) override { return x; }
+  };
+  struct Shared : nn::Module {
+    Shared() {
+      register_module("norm", norm);
+      register_module("first", first);
+      register_module("second", second);
+    }
+    Tensor forward(const Tensor& x) override { return norm(x); }
+    nn::BatchNorm1d norm{3};
+    Branch first{norm}, second{norm};
+  } net;
+  net.first.eval();  // and the norm
+  REQUIRE(net.second.is_training());
+  optim::update_bn(std::vector{randn({4, 3})}, net);
+  CHECK(!net.norm.is_training());
+  CHECK(!net.first.is_training());
+  CHECK(net.second.is_training());
+  CHECK(net.is_training());
+}
+
 TEST_CASE("bad arguments of AveragedModel") {
   Net net;
   CHECK_THROWS_AS(optim::AveragedModel(net, {.decay = 1.5}), ValueError);
