@@ -391,38 +391,55 @@ Indexed adaptive_max_pool3d_with_indices(const Tensor& input, Triple size) {
 
 namespace {
 
-/// `pool` is the mean of the windows, of `cells` elements each.
-template <class Pool>
-Tensor power_mean(const char* op, const Tensor& x, double norm_type, std::int64_t cells,
-                  Pool pool) {
+/// `mean` and `max` pool windows, of `cells` elements each.
+template <class Mean, class Max>
+Tensor power_mean(const char* op, const Tensor& x, double norm_type, std::int64_t cells, Mean mean,
+                  Max max) {
   const profiler::OpRange range(op, x);
   FERRITE_CHECK(x.defined(), ValueError, op, "input is undefined");
   FERRITE_CHECK(is_floating(x.dtype()), DTypeError, op,
                 "works on floating types, got {}; convert it with to()", x.describe());
   FERRITE_CHECK(norm_type != 0, ValueError, op, "norm_type must not be 0");
-  const Tensor means = pool(pow(x, norm_type));
+  if (std::isinf(norm_type))
+    return ops::renamed(op, [&] { return norm_type > 0 ? max(abs(x)) : neg(max(neg(abs(x)))); });
+  const Tensor means = mean(pow(x, norm_type));
   return pow(sign(means) * relu(abs(means)) * static_cast<double>(cells), 1 / norm_type);
 }
 
 }  // namespace
 
 Tensor lp_pool1d(const Tensor& input, double norm_type, std::int64_t k, const LPPool1dOptions& o) {
-  return power_mean("lp_pool1d", input, norm_type, k, [&](const Tensor& x) {
-    return avg_line("lp_pool1d", x,
-                    {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
-  });
+  return power_mean(
+      "lp_pool1d", input, norm_type, k,
+      [&](const Tensor& x) {
+        return avg_line("lp_pool1d", x,
+                        {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
+      },
+      [&](const Tensor& x) {
+        return max_pool1d(x, k, {.stride = o.stride, .ceil_mode = o.ceil_mode});
+      });
 }
 Tensor lp_pool2d(const Tensor& input, double norm_type, Pair k, const LPPool2dOptions& o) {
-  return power_mean("lp_pool2d", input, norm_type, k.h * k.w, [&](const Tensor& x) {
-    return ops::avg_pool_planes("lp_pool2d", x,
-                                {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
-  });
+  return power_mean(
+      "lp_pool2d", input, norm_type, k.h * k.w,
+      [&](const Tensor& x) {
+        return ops::avg_pool_planes(
+            "lp_pool2d", x, {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
+      },
+      [&](const Tensor& x) {
+        return max_pool2d(x, k, {.stride = o.stride, .ceil_mode = o.ceil_mode});
+      });
 }
 Tensor lp_pool3d(const Tensor& input, double norm_type, Triple k, const LPPool3dOptions& o) {
-  return power_mean("lp_pool3d", input, norm_type, k.d * k.h * k.w, [&](const Tensor& x) {
-    return avg_volume("lp_pool3d", x,
-                      {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
-  });
+  return power_mean(
+      "lp_pool3d", input, norm_type, k.d * k.h * k.w,
+      [&](const Tensor& x) {
+        return avg_volume("lp_pool3d", x,
+                          {.kernel_size = k, .stride = o.stride, .ceil_mode = o.ceil_mode});
+      },
+      [&](const Tensor& x) {
+        return max_pool3d(x, k, {.stride = o.stride, .ceil_mode = o.ceil_mode});
+      });
 }
 
 // ---- Unpooling
@@ -448,7 +465,14 @@ Tensor unpool(const char* op, const Tensor& x, const Tensor& indices, SizeOf<N> 
     const auto i = static_cast<std::size_t>(d);
     std::int64_t& size = shape[outer + d];
     size = (size - 1) * stride[i] - 2 * padding[i] + kernel[i];
-    if (o.output_size) size = ops::sizes_of(*o.output_size)[i];
+    if (o.output_size) {
+      const std::int64_t given = ops::sizes_of(*o.output_size)[i];
+      FERRITE_CHECK(given > size - stride[i] && given < size + stride[i], ValueError, op,
+                    "expected an output_size {} between {} and {}, got {}: the windows of other "
+                    "sizes are not those of the input",
+                    d, size - stride[i], size + stride[i], given);
+      size = given;
+    }
     FERRITE_CHECK(size > 0, ShapeError, op, "the output's size {} would be {} for input {}", d,
                   size, x.describe());
   }

@@ -12,6 +12,7 @@
 #include "ferrite/nn/functional.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/pool.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
@@ -214,9 +215,14 @@ TEST_CASE("options of layers' ops that are refused") {
     adaptive_max_pool3d(volume, {0, 1, 1});
   });
   check_refused("ValueError", "lp_pool1d", [&] { lp_pool1d(line, 0, 2); });
+  check_refused("ShapeError", "lp_pool1d", [&] { lp_pool1d(line, INFINITY, 99); });
   check_refused("ShapeError", "max_unpool1d", [&] {
     max_unpool1d(line, zeros({2, 4, 5}, kInt64), 2);
   });
+  for (const std::int64_t size : {10, 14})  // 12, and less than a stride more or less
+    check_refused("ValueError", "max_unpool1d", [&] {
+      max_unpool1d(line, zeros({2, 4, 6}, kInt64), 2, {.output_size = size});
+    });
   check_refused("IndexError", "max_unpool1d", [&] {
     max_unpool1d(line, full({2, 4, 6}, 12, kInt64), 2);
   });
@@ -264,4 +270,14 @@ TEST_CASE("bags of nothing are 0, and padding does not count") {
   check_close(factors.grad(), {3, 0});
   CHECK(embedding_bag(zeros({0, 3}, kInt64), weight).shape() == Shape{0, 2});
   check_close(embedding_bag(zeros({1, 0}, kInt64), weight), {0, 0});
+}
+
+TEST_CASE("lp_pool of infinite norms is the largest or the smallest size") {
+  const Tensor line = tensor({{1.0, -5.0, 2.0, -3.0, 4.0}});
+  check_close(lp_pool1d(line, INFINITY, 2), {5, 3}, 0);
+  check_close(lp_pool1d(line, -INFINITY, 2), {1, 2}, 0);
+  check_close(lp_pool1d(line, INFINITY, 2, {.stride = 2, .ceil_mode = true}), {5, 3, 4}, 0);
+  const Tensor image = randn({1, 2, 4, 6}), volume = randn({1, 2, 4, 4, 4});
+  check_equal(lp_pool2d(image, INFINITY, {2, 3}), max_pool2d(abs(image), {2, 3}));
+  check_equal(lp_pool3d(volume, INFINITY, 2), max_pool3d(abs(volume), 2));
 }
