@@ -59,18 +59,20 @@ double xavier_std(const Tensor& t, double gain) {
 }
 
 /// The distribution function of the normal distribution and its inverse; the latter by Newton's
-/// method from the logistic approximation, within the range of |x| that doubles can resolve.
+/// method from the logistic approximation, in the tail from a bound, within the range of |x| that
+/// doubles can resolve.
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
 double normal_quantile(double p) {
   if (p > 0.5) return -normal_quantile(1 - p);
   if (p <= 0) return -38;
-  double x = std::log(p / (1 - p)) / 1.702;
+  double x = p < 1e-3 ? -std::sqrt(-2 * std::log(p)) : std::log(p / (1 - p)) / 1.702;
   for (int i = 0; i < 50; ++i) {
     const double density = std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
     // Newton's method on the logarithm, which is concave, so that steps cannot overshoot in the
     // tail.
     const double cdf = normal_cdf(x), step = cdf * std::log(cdf / p) / density;
+    if (cdf == 0) break;  // below the smallest number: as near as it gets
     x -= step;
     if (std::abs(step) < 1e-14 * (1 + std::abs(x))) break;
   }

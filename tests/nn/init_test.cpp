@@ -91,6 +91,13 @@ TEST_CASE("truncated normal numbers") {
   CHECK(m.mean == doctest::Approx(9.108520).epsilon(0.001));
   m = Moments(init::trunc_normal_(w, 0, 1, -12, -9));
   CHECK(m.mean == doctest::Approx(-9.108520).epsilon(0.001));
+  m = Moments(init::trunc_normal_(w, 20, 1, -1, 0));
+  CHECK(m.min >= -1);
+  CHECK(m.max <= 0);
+  CHECK(m.mean / -0.04988 == doctest::Approx(1).epsilon(0.02));
+  m = Moments(init::trunc_normal_(w, 38.42, 1, -1, 0));  // at the end of what doubles resolve
+  CHECK(m.min >= -1);
+  CHECK(m.mean <= 0);
   CHECK_THROWS_AS(init::trunc_normal_(w, 0, 1, 2, 2), ValueError);
 }
 
