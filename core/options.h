@@ -46,7 +46,7 @@ struct TensorOptions {
   Device device = get_default_device();
   MemoryFormat memory_format = kContiguous;
   bool pinned = false;         ///< page-locked memory, host only
-  bool requires_grad = false;  ///< floating types only (AutogradError)
+  bool requires_grad = false;  ///< floating and complex types; AutogradError for empty()
 };
 
 /// The same by methods, where what is not given is left to the function: x.options().dtype(kLong),

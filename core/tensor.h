@@ -58,8 +58,8 @@ struct TensorImpl final : RefCounted {
   std::int64_t offset;  // in elements
   std::int64_t numel;
   DType dtype;  ///< the type of the elements
-  /// Whether the elements lie in the order of the memory format, without gaps.
-  bool contiguous;  // row-major, cached
+  /// Whether the elements lie row by row, without gaps.
+  bool contiguous;  // cached
   /// Whether it was made over the storage of another tensor.
   bool is_view = false;                    // made over the storage of another tensor
   std::unique_ptr<AutogradMeta> autograd;  ///< the tape's data; null where nothing is recorded
@@ -92,9 +92,9 @@ class Tensor : public TensorMethods {
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   /// Assigning to a temporary view writes into the tensor that it views, on the tape: x[i] = y,
-  /// x.slice(0, 2, 5) = 1; values broadcast. ValueError for a temporary that is not a view. A named
-  /// view is assigned like any other variable: after `Tensor row = x[0];` `row = y;` leaves x as it
-  /// is.
+  /// x.slice(0, 2, 5) = 1; values broadcast, and lose leading dimensions of size 1 that the part
+  /// does not have, as in Python. ValueError for a temporary that is not a view. A named view is
+  /// assigned like any other variable: after `Tensor row = x[0];` `row = y;` leaves x as it is.
   Tensor operator=(const Tensor& values) &&;
   Tensor operator=(Scalar value) &&;
   /// Assigning to a constant temporary, such as grad() returns, would change nothing.
@@ -271,7 +271,8 @@ class Tensor : public TensorMethods {
   std::string grad_fn_name() const;
   /// Runs the tape backward from here, and adds to the grad() of each leaf that requires one.
   /// `gradient` defaults to 1 for one-element tensors; ShapeError for others without it. The
-  /// graph is released unless `retain_graph`; with `create_graph` the pass is recorded itself.
+  /// graph is released unless `retain_graph` or `create_graph`, with which the pass is recorded
+  /// itself.
   ///
   ///   cross_entropy(model(images), labels).backward();
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
@@ -304,14 +305,13 @@ class Tensor : public TensorMethods {
   Tensor to(DType dtype, bool non_blocking = false) const;
   Tensor to(MemoryFormat format) const;
   Tensor to(const Device& device, DType dtype, bool non_blocking = false) const;
-  /// To the device of the options, and to their dtype if they name one.
-  Tensor to(const TensorOptions& options, bool non_blocking = false) const {
-    return to(options.device, options.dtype.value_or(dtype()), non_blocking);
-  }
-  /// What is not given stays as it is: x.to(device("cuda")), x.to(dtype(kLong)).
-  Tensor to(const TensorOptionsBuilder& options, bool non_blocking = false) const {
-    return to(options.over({.dtype = dtype(), .device = device()}), non_blocking);
-  }
+  /// To the device of the options, to their dtype if they name one, and to their memory format
+  /// unless it is kContiguous, the default. ValueError for pinned memory and requires_grad: call
+  /// pin_memory() or requires_grad_() on the result.
+  Tensor to(const TensorOptions& options, bool non_blocking = false) const;
+  /// What is not given stays as it is: x.to(device("cuda")), x.to(dtype(kLong)),
+  /// x.to(memory_format(kChannelsLast)).
+  Tensor to(const TensorOptionsBuilder& options, bool non_blocking = false) const;
   /// To the dtype and device of `other`.
   Tensor to(const Tensor& other, bool non_blocking = false) const {
     return to(other.device(), other.dtype(), non_blocking);
@@ -384,7 +384,10 @@ class Tensor : public TensorMethods {
   Tensor new_empty(const Shape& shape, const T& option) const;
   template <Option T>
   Tensor new_full(const Shape& shape, Scalar value, const T& option) const {
-    return new_empty(shape, option).fill_(value);
+    TensorOptions all = options_of(option, options());
+    const bool requires_grad = std::exchange(all.requires_grad, false);
+    const Tensor made = new_empty(shape, TensorOptionsBuilder(all)).fill_(value);
+    return requires_grad ? made.requires_grad_() : made;
   }
   template <Option T>
   Tensor new_zeros(const Shape& shape, const T& option) const {
@@ -480,7 +483,7 @@ class Tensor : public TensorMethods {
   ///
   ///   arange(5).unfold(0, 3, 2);  // [[0, 1, 2], [2, 3, 4]]
   Tensor unfold(int dim, std::int64_t size, std::int64_t step) const;
-  /// The function of that name.
+  /// ferrite::as_strided() of this tensor.
   Tensor as_strided(const Shape& shape, const Strides& strides,
                     std::optional<std::int64_t> storage_offset = {}) const;
 
@@ -491,6 +494,9 @@ class Tensor : public TensorMethods {
   Tensor select(int dim, std::int64_t index) const;
   /// A view of the part at this index of the first dimension: select(0, index).
   Tensor operator[](std::int64_t index) const { return select(0, index); }
+  /// A new first dimension, of size 1 for true and 0 for false.
+  template <std::same_as<bool> T>
+  TensorView operator[](T on) const;
   /// A view of the indices start, start + step, ... below `end` of a dimension. Bounds follow
   /// Python: negative ones count from the end, then both are clamped to [0, size], and an `end`
   /// before `start` gives size 0. ValueError for a step below 1; IndexError for a dimension out of

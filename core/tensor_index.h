@@ -25,8 +25,8 @@ struct Slice {
   Slice(std::optional<std::int64_t> start = {}, std::optional<std::int64_t> stop = {},
         std::optional<std::int64_t> step = {})
       : start(start.value_or(0)), stop(stop.value_or(INT64_MAX)), step(step.value_or(1)) {}
-  std::int64_t start;  ///< the first index; None where it was left out
-  std::int64_t stop;   ///< the index behind the last; None where it was left out
+  std::int64_t start;  ///< the first index; 0 where it was left out
+  std::int64_t stop;   ///< the index behind the last; INT64_MAX where it was left out
   std::int64_t step;   ///< the step between indices
 };
 
@@ -70,6 +70,10 @@ inline TensorView Tensor::index(std::initializer_list<TensorIndex> indices) cons
 }
 inline TensorView Tensor::operator[](const TensorIndex& index) const {
   return this->index(std::span(&index, 1));
+}
+template <std::same_as<bool> T>
+TensorView Tensor::operator[](T on) const {
+  return index({TensorIndex(on)});
 }
 inline const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices,
                                         const Tensor& values, bool accumulate) const {

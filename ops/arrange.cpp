@@ -244,7 +244,8 @@ Tensor triangle_indices(std::int64_t rows, std::int64_t columns, std::int64_t of
       r.push_back(i), c.push_back(j);
   const std::int64_t n = static_cast<std::int64_t>(r.size());
   r.insert(r.end(), c.begin(), c.end());
-  return from_vector(r, {2, n}).to(options.device, options.dtype.value_or(kInt64));
+  return detail::with_grad(
+      from_vector(r, {2, n}).to(options.device, options.dtype.value_or(kInt64)), options);
 }
 
 }  // namespace

@@ -78,6 +78,21 @@ Tensor Tensor::to(MemoryFormat format) const {
   return there ? *this : clone(format);
 }
 
+Tensor Tensor::to(const TensorOptions& options, bool non_blocking) const {
+  FERRITE_CHECK(!options.pinned && !options.requires_grad, ValueError, "to",
+                "takes a device, a dtype and a memory format; call pin_memory() or "
+                "requires_grad_() on the result");
+  const Tensor out = to(options.device, options.dtype.value_or(dtype()), non_blocking);
+  return options.memory_format == kContiguous ? out : out.to(options.memory_format);
+}
+
+Tensor Tensor::to(const TensorOptionsBuilder& options, bool non_blocking) const {
+  const TensorOptions all =
+      options.over({.dtype = dtype(), .device = device(), .memory_format = MemoryFormat::preserve});
+  const Tensor out = to(all, non_blocking);
+  return all.memory_format == kContiguous ? out.to(kContiguous) : out;
+}
+
 Tensor Tensor::pin_memory() const {
   check_defined(*this, "pin_memory");
   FERRITE_CHECK(device().is_cpu(), DeviceError, "pin_memory",

@@ -34,18 +34,28 @@ Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 /// Elements of one value, with the shape, dtype, device and memory format of another tensor.
 Tensor full_like(const Tensor& like, Scalar value);
-/// With the shape of `like`, and what the options do not give.
+namespace detail {
+/// Dtype, device and memory format of `like`.
+inline TensorOptions options_like(const Tensor& like) {
+  return {.dtype = like.dtype(),
+          .device = like.device(),
+          .memory_format = like.suggest_memory_format()};
+}
+}  // namespace detail
+
+/// With the shape of `like`, and its dtype, device and memory format where the option gives no
+/// other.
 template <Option T>
 Tensor zeros_like(const Tensor& like, const T& option) {
-  return zeros(like.shape(), options_of(option, like.options()));
+  return zeros(like.shape(), options_of(option, detail::options_like(like)));
 }
 template <Option T>
 Tensor ones_like(const Tensor& like, const T& option) {
-  return ones(like.shape(), options_of(option, like.options()));
+  return ones(like.shape(), options_of(option, detail::options_like(like)));
 }
 template <Option T>
 Tensor full_like(const Tensor& like, Scalar value, const T& option) {
-  return full(like.shape(), value, options_of(option, like.options()));
+  return full(like.shape(), value, options_of(option, detail::options_like(like)));
 }
 
 /// start, start + step, ... below `end` (above it for a negative step): ceil((end - start) / step)
@@ -160,8 +170,9 @@ inline TensorOptions or_dtype(TensorOptions options, DType dtype) {
   options.dtype = options.dtype.value_or(dtype);
   return options;
 }
-/// `made`, requiring a gradient if options.requires_grad.
+/// `made`, in pinned memory and requiring a gradient if the options want it.
 inline Tensor with_grad(Tensor made, const TensorOptions& options) {
+  if (options.pinned) made = made.pin_memory();
   if (options.requires_grad) made.set_requires_grad();
   return made;
 }

@@ -356,11 +356,17 @@ void check_part(const Tensor& part) {
                 part.describe());
 }
 
+/// `values` without leading dimensions of size 1 above `dims`, which assignment drops in Python.
+Tensor without_leading_ones(Tensor values, int dims) {
+  while (values.defined() && values.dim() > dims && values.size(0) == 1) values = values[0];
+  return values;
+}
+
 }  // namespace
 
 Tensor Tensor::operator=(const Tensor& values) && {
   check_part(*this);
-  return copy_(values);
+  return copy_(without_leading_ones(values, dim()));
 }
 
 Tensor Tensor::operator=(Scalar value) && {
@@ -369,8 +375,8 @@ Tensor Tensor::operator=(Scalar value) && {
 }
 
 Tensor TensorView::operator=(const Tensor& values) && {
-  if (!from_) return copy_(values);
-  put(*from_, values, false);
+  if (!from_) return copy_(without_leading_ones(values, dim()));
+  put(*from_, without_leading_ones(values, 1), false);
   return *this;
 }
 

@@ -92,6 +92,19 @@ TEST_CASE("to: strides and layouts") {
   CHECK_THROWS_AS(Tensor().contiguous(), ValueError);
 }
 
+TEST_CASE("to: options") {
+  const Tensor x = randn({2, 3, 4, 5}), last = x.to(kChannelsLast);
+  CHECK(x.to(memory_format(kChannelsLast)).is_contiguous(kChannelsLast));
+  CHECK(x.to(TensorOptions{.memory_format = kChannelsLast}).is_contiguous(kChannelsLast));
+  CHECK(last.to(dtype(kFloat64)).is_contiguous(kChannelsLast));
+  CHECK(last.to(memory_format(kContiguous)).is_contiguous());
+  const Tensor gray = zeros({2, 1, 4, 4}).to(kChannelsLast);  // in both formats
+  CHECK(gray.to(memory_format(kContiguous)).suggest_memory_format() == kContiguous);
+  CHECK(x.to(x.options()).is_same(x));
+  CHECK_THROWS_AS(x.to(requires_grad()), ValueError);
+  CHECK_THROWS_AS(x.to(TensorOptions{.pinned = true}), ValueError);
+}
+
 TEST_CASE("to: devices, with late streams") {
   const Tensor host = arange(100000);
   const Tensor a = host.to("cpu:0");

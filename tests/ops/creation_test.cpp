@@ -4,10 +4,14 @@
 #include <cmath>
 #include <map>
 
+#include "ferrite/core/cuda_control.h"
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/arrange.h"
 #include "ferrite/ops/copy.h"
+#include "ferrite/ops/fft.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/stft.h"
 #include "ferrite/ops/views.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/golden.h"
@@ -31,8 +35,37 @@ TEST_CASE("creation: constants") {
     CHECK(t.is_contiguous(kChannelsLast));
     CHECK(t.shape() == like.shape());
   }
+  for (const Tensor& t : {zeros_like(like, kDouble), ones_like(like, requires_grad()),
+                          full_like(like, 4, device("cpu:1"))}) {
+    CHECK(t.is_contiguous(kChannelsLast));
+    CHECK(t.shape() == like.shape());
+  }
+  CHECK(zeros_like(like, memory_format(kContiguous)).is_contiguous());
   CHECK_THROWS_AS(zeros({-1}), ShapeError);
   CHECK_THROWS_AS(zeros_like(Tensor()), ValueError);
+  const Tensor weight = like.new_full({2}, 3, dtype(kFloat64).requires_grad(true));
+  CHECK(weight.requires_grad());
+  CHECK(weight.is_leaf());
+  check_close(weight.detach(), {3, 3}, 0);
+  CHECK(like.new_zeros({2}, requires_grad()).dtype() == kBFloat16);
+}
+
+TEST_CASE("creation: pinned memory") {
+  using Make = Tensor (*)();
+  for (const Make make : std::initializer_list<Make>{
+           [] { return zeros({2}, {.pinned = true}); }, [] { return arange(3, pinned_memory()); },
+           [] { return linspace(0, 1, 3, {.pinned = true}); },
+           [] {
+             return tensor({1, 2}, {.pinned = true});
+           },
+           [] { return randperm(3, {.pinned = true}); },
+           [] { return hann_window(4, true, {.pinned = true}); },
+           [] { return tril_indices(2, 2, 0, {.pinned = true}); },
+           [] { return fft::fftfreq(4, 1, {.pinned = true}); }})
+    if (cuda::is_available())
+      CHECK(make().is_pinned());
+    else
+      CHECK_THROWS_AS(make(), DeviceError);
 }
 
 TEST_CASE("creation: arange, linspace, eye") {

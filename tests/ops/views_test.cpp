@@ -165,6 +165,23 @@ TEST_CASE("all of a tensor by index is a view of it, with hooks of its own") {
   CHECK(plain.to_vector<double>() == std::vector<double>(6, 8));
 }
 
+TEST_CASE("assignment drops leading dimensions of size 1, as in Python") {
+  const Tensor x = zeros({2, 3}, kFloat64), mask = tensor({true, false, true});
+  x[1] = ones({1, 3}, kFloat64);
+  x[0][2] = tensor({5.0}, kFloat64);
+  check_close(x, {0, 0, 5, 1, 1, 1}, 0);
+  x.index({Slice(0, 2), 0}) = full({1, 1, 2}, 7.0, kFloat64);
+  x[0].index({mask}) = full({1, 2}, 8.0, kFloat64);
+  check_close(x, {8, 0, 8, 7, 1, 1}, 0);
+  CHECK_THROWS_AS((x[0] = ones({2, 3}, kFloat64)), ShapeError);
+  const Tensor row = ones({1, 3}, kFloat64).set_requires_grad(), y = zeros({2, 3}, kFloat64);
+  y[1] = row * 2;
+  (y * y).sum().backward();
+  check_close(row.grad(), {8, 8, 8}, 0);
+  CHECK(x[true].shape() == Shape{1, 2, 3});
+  CHECK(x[false].shape() == Shape{0, 2, 3});
+}
+
 TEST_CASE("edge cases of shapes") {
   const Tensor scalar = tensor(3.5), none = zeros({2, 0, 3});
   CHECK(scalar.flatten().shape() == Shape{1});
