@@ -97,7 +97,7 @@ Tensor multi_dot(TensorList tensors);
 Tensor vecdot(const Tensor& x, const Tensor& y, int dim = -1);
 /// The condition number of matrices, [...] of [..., m, n]: for 2 (the default) the largest singular
 /// value divided by the smallest, for -2 its inverse; for another order of matrix_norm() the norm
-/// of a square matrix times that of its inverse (ValueError where there is none). 0 for matrices
+/// of a square matrix times that of its inverse, infinity where there is none. 0 for matrices
 /// without elements.
 Tensor cond(const Tensor& x, std::optional<double> order = {});
 /// Square matrices to the n-th power, [..., m, m]; for a negative n the inverse to the -n-th

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ferrite/ops/arithmetic.h"
+#include "ferrite/ops/compare.h"
 #include "ferrite/ops/complex.h"
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/creation.h"
@@ -136,7 +137,14 @@ Tensor linalg::cond(T x, std::optional<double> order) {
         const bool spectral = p == 2 || p == -2;
         if (!spectral) check_square(x, "linalg_cond");
         if (x.numel() == 0) return zeros(ops::factors::batch_shape(x), like(x));
-        if (!spectral) return matrix_norm(x, p) * matrix_norm(inv(x), p);
+        if (!spectral) {
+          // Singular matrices have no inverse.
+          const Tensor singular = no_grad([&] { return eq(std::get<0>(linalg::slogdet(x)), 0); });
+          const Tensor invertible =
+              where(singular.unsqueeze(-1).unsqueeze(-1), eye(x.size(-1), like(x)), x);
+          const Tensor number = matrix_norm(x, p) * matrix_norm(inv(invertible), p);
+          return where(singular, std::numeric_limits<double>::infinity(), number);
+        }
         const Tensor s = svdvals(x), largest = s.select(-1, 0), smallest = s.select(-1, -1);
         return p == 2 ? largest / smallest : smallest / largest;
       },

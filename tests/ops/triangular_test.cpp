@@ -4,6 +4,7 @@
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
+#include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/linalg.h"
 #include "ferrite/ops/matmul.h"
@@ -81,6 +82,8 @@ TEST_CASE("condition numbers") {
   check_close(linalg::cond(matrix(), 1), {6.849462365591398}, 1e-13);
   CHECK(linalg::cond(ones({2, 2})).item<float>() > 1e6);
   check_close(linalg::cond(ones({3, 0, 0}), 1), {0, 0, 0}, 0);
+  const Tensor both = stack({matrix(), ones({3, 3}, kFloat64)});  // the second has no inverse
+  check_close(linalg::cond(both, 1), {6.849462365591398, INFINITY}, 1e-13);
 }
 
 TEST_CASE("multi_dot: any number of matrices, vectors at the ends") {
