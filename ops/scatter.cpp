@@ -239,7 +239,10 @@ struct Addition {
   }
   auto gradient(Scalar alpha) const {
     return [dim = dim, ids = Saved(ids), alpha](const Tensor& grad, Needs needs) -> Gradients {
-      return {grad, needs[1] ? grad.index_select(dim, ids.get()) * alpha : Tensor()};
+      if (!needs[1]) return {grad, Tensor()};
+      const Tensor slices = grad.index_select(dim, ids.get());
+      const bool one = !alpha.is_complex() && alpha.to<double>() == 1;
+      return {grad, one ? slices : slices * alpha};
     };
   }
 };
