@@ -129,6 +129,9 @@ class ModuleContainer : public Module {
 ///
 ///   nn::Sequential net(nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
 ///   Tensor logits = net(images);  // [N, 1, 28, 28] to [N, 10]
+///
+/// A single Sequential as argument is C++'s move, without nesting: give it a name,
+/// `Sequential({{"0", std::move(inner)}})`, or push_back() it.
 class Sequential : public Cloneable<Sequential, ModuleContainer> {
  public:
   Sequential() = default;
@@ -235,7 +238,11 @@ class ParameterDict : public Cloneable<ParameterDict> {
   std::vector<std::string> keys() const;
   std::vector<NamedTensor> items() const;
   /// Removes the parameter of this name, and returns it.
-  void pop(std::string_view name) { unregister_tensor(name); }
+  Tensor pop(std::string_view name) {
+    Tensor parameter = get_parameter(name);
+    unregister_tensor(name);
+    return parameter;
+  }
 };
 
 namespace detail {

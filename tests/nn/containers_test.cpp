@@ -211,7 +211,7 @@ TEST_CASE("ModuleDict, ParameterList and ParameterDict") {
   CHECK(named["a"].shape() == Shape{4});
   CHECK(named.keys() == Names{"b", "a"});
   CHECK_THROWS_WITH_AS(named["c"], doctest::Contains("has no parameter 'c'"), IndexError);
-  named.pop("a");
+  CHECK(named.pop("a").shape() == Shape{4});
   CHECK(named.size() == 1);
 
   const Tensor shared = ones({2});
