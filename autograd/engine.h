@@ -63,7 +63,7 @@ void queue_callback(std::function<void()> f);
 
 /// Accumulates into grad() of every leaf that `outputs` depend on. `gradients`: one per output, of
 /// the same shape, dtype and device; undefined (or an empty list) means 1 for one-element outputs.
-/// The graph is kept for further passes with retain_graph, which is create_graph unless given.
+/// The graph is kept for further passes with retain_graph, and always with create_graph.
 /// AutogradError if an output requires no gradient or the graph was released.
 ///
 ///   autograd::backward({loss, other});

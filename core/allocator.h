@@ -99,7 +99,6 @@ class CachingAllocator final : public Allocator {
   CachingAllocator(Device device, std::unique_ptr<MemorySource> source, std::string of = {});
   ~CachingAllocator() override;
 
-  /// The interface of a device's memory: blocks for work on a stream, with statistics.
   using Allocator::free;
   Block allocate(std::size_t bytes, const Stream& stream) override;
   void free(const Block& block, std::span<const Stream> also_used_by) noexcept override;

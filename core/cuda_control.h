@@ -29,7 +29,7 @@ std::size_t memory_reserved(int device = -1);
 void reset_peak_memory_stats(int device = -1);
 /// What the device's allocator holds, as a table; empty where there is no CUDA device.
 std::string memory_summary(int device = -1);
-/// Seeds the generator of the current device, or those of all.
+/// Seeds the generator of the current CUDA device.
 void manual_seed(std::uint64_t seed);
 /// Seeds the generators of all CUDA devices.
 void manual_seed_all(std::uint64_t seed);

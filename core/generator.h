@@ -66,8 +66,8 @@ struct PhiloxState {
 /// A stream of random numbers; thread-safe.
 class Generator {
  public:
-  /// The seed if none was set.
-  static constexpr std::uint64_t kDefaultSeed = 67280421310721;  // PyTorch's default
+  /// The seed if none was set: that of torch.Generator().
+  static constexpr std::uint64_t kDefaultSeed = 67280421310721;
 
   explicit Generator(std::uint64_t seed = kDefaultSeed) : state_{seed, 0} {}
   Generator(const Generator& other) : state_(other.state()) {}
@@ -104,7 +104,8 @@ class Generator {
   PhiloxState state_;
 };
 
-/// The generator used by ops on `device` that are not given one.
+/// The generator used by ops on `device` that are not given one. Without manual_seed() it begins at
+/// kDefaultSeed in every run and process, where PyTorch's begin at a random seed.
 Generator& default_generator(const Device& device);
 /// Seeds the generators of all devices, including those not used yet.
 void manual_seed(std::uint64_t seed);

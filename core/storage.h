@@ -68,7 +68,7 @@ class Storage final : public RefCounted {
   std::uint32_t version_of_values() const {
     return version() - rescalings_.load(std::memory_order_relaxed);
   }
-  /// The stream that wrote last.
+  /// The op that last changed it in place, for errors; "" if none did.
   const char* last_writer() const { return last_writer_.load(std::memory_order_relaxed); }
 
  private:

@@ -44,7 +44,7 @@ class StreamImpl {
       : device(device), id(id), runs_inline(inline_execution) {}
   virtual ~StreamImpl() = default;
   virtual void submit(std::function<void()> work) = 0;
-  /// Waits until the work before the event is done.
+  /// Waits until all work submitted is done.
   virtual void synchronize() = 0;
   /// Whether everything submitted has run.
   virtual bool idle() const = 0;

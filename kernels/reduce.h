@@ -21,8 +21,8 @@ enum class ReduceOp : std::uint8_t {
 /// Reduces `in` over the dimensions in which `out` has size 1 and `in` has not; both have the same
 /// number of dimensions. `out` has a dtype that can hold the result: that of `in`, or float32 for
 /// 16-bit types, or int64 for integers and bool. mean and norm take floating dtypes only. An empty
-/// range gives the operation's neutral element (max: -infinity or the smallest int64, whose low
-/// bits are those of a narrower `out`; mean: NaN). `p` is the exponent of norm.
+/// range gives the operation's neutral element (max: -infinity or the smallest int64, of which a
+/// narrower integer keeps the low bits, 0; mean: NaN). `p` is the exponent of norm.
 FERRITE_KERNEL_FUNCTION(reduce, ReduceOp op, const View& out, const View& in, double p = 2);
 
 }  // namespace ferrite::kernels

@@ -15,16 +15,16 @@ struct AdaptiveLogSoftmaxWithLossOptions {
   bool head_bias = false;  ///< whether the head has a bias
 };
 
-/// log_prob[i] of the target class i, [N], or [] for a single row; `loss` is their negative mean.
+/// The results of AdaptiveLogSoftmaxWithLoss.
 struct ASMoutput {
-  Tensor output;  ///< [N], the logarithm of the probability of each target
+  Tensor output;  ///< [N], the logarithm of the probability of each target; [] for a single row
   Tensor loss;    ///< the negative mean of output
 };
 
 /// Classes 0 to cutoffs[0] - 1 are in the head; each next cutoff ends a cluster of rarer classes,
 /// whose probability is that of the cluster times that of the class within it. Children have
 /// PyTorch's names: head, and tail.0.0, tail.0.1, ... ValueError for cutoffs that are not
-/// increasing numbers of 1 to n_classes - 1.
+/// increasing numbers of 1 to n_classes - 1, and where div_value leaves a cluster no feature.
 class AdaptiveLogSoftmaxWithLoss : public Cloneable<AdaptiveLogSoftmaxWithLoss> {
  public:
   AdaptiveLogSoftmaxWithLoss(std::int64_t in_features, std::int64_t n_classes,

@@ -102,7 +102,7 @@ class LPPoolNd : public Module {
 };
 
 /// `unpool(x, indices)`, with the indices of MaxPool's forward_with_indices(); `unpool(x, indices,
-/// output_size)` where several input sizes give the pooled one.
+/// output_size)`, such as Pair(5, 5), where several input sizes give the pooled one.
 template <int N>
 class MaxUnpoolNd : public Module {
  public:

@@ -21,7 +21,7 @@ namespace ferrite::nn::utils {
 struct SpectralNormOptions {
   std::string name = "weight";
   int n_power_iterations = 1;  ///< of a call in training; in eval() mode there are none
-  double eps = 1e-12;          ///< added to norms before dividing by them
+  double eps = 1e-12;          ///< the least norm that is divided by
   /// The dimension of the outputs: 1 for transposed convolutions if not given, otherwise 0.
   std::optional<int> dim = {};
 };

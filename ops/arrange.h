@@ -45,6 +45,8 @@ std::vector<Tensor> tensor_split(const Tensor& x, std::int64_t sections, int dim
 /// more than there are indices. Bounds are those of Tensor::slice().
 ///
 ///   tensor_split(arange(7), {2, 5});  // 0, 1; 2, 3, 4; 5, 6
+///
+/// `{2}` is a number of sections: a list of one index has to be a std::vector<std::int64_t>{2}.
 std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<std::int64_t>& indices,
                                  int dim = 0);
 /// As tensor_split() along the second dimension, or the only one of vectors. ShapeError unless

@@ -39,6 +39,8 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t split_size, int dim = 0)
 /// Views of the given sizes, which are 0 or more and add up to the dimension's (ShapeError).
 ///
 ///   split(zeros({5, 2}), {1, 4});  // [1, 2] and [4, 2]
+///
+/// `{5}` is a split_size: a list of one size has to be a std::vector<std::int64_t>{5}.
 std::vector<Tensor> split(const Tensor& x, const std::vector<std::int64_t>& sizes, int dim = 0);
 /// At most `chunks` views of ceil(size / chunks), the last one smaller: 30 in 4 is 8, 8, 8, 6, and
 /// 5 in 4 is 2, 2, 1 (PyTorch's rule; tensor_split() gives as many as it is asked for). Of a

@@ -16,7 +16,8 @@
 namespace ferrite {
 
 /// gather() of tensors that broadcast, except along `dim`: `take_along_dim(x, argsort(x, 1), 1)`
-/// sorts rows. Without `dim` both are taken as one dimension, and so is the result.
+/// sorts rows. Without `dim` both are taken as one dimension, and so is the result. Negative
+/// indices, which PyTorch takes here, are out of range.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int> dim = {});
 /// The elements of `x`, seen as one dimension, at `index` (int64 or int32), whose shape the result
 /// has. Negative indices count from the end. IndexError for an index out of range.
@@ -28,7 +29,7 @@ Tensor take(const Tensor& x, const Tensor& index);
 Tensor index_copy(const Tensor& x, int dim, const Tensor& index, const Tensor& source);
 const Tensor& index_copy_(const Tensor& self, int dim, const Tensor& index, const Tensor& source);
 /// A copy of x with `value` in its slices along `dim` at the 1-dimensional `index`. IndexError for
-/// an index or a `dim` out of range.
+/// an index or a `dim` out of range; negative indices, which PyTorch takes here, are.
 Tensor index_fill(const Tensor& x, int dim, const Tensor& index, Scalar value);
 const Tensor& index_fill_(const Tensor& self, int dim, const Tensor& index, Scalar value);
 /// A copy of x with the elements of `source`, in order, where the bool `mask` is true; x and mask
@@ -60,7 +61,8 @@ struct SearchOptions {
 };
 /// The first place, or with `right` the last, where each value can be put into its sorted row:
 /// int64 (int32 with out_int32) in the shape of the values, [..., m], with rows `sorted` [..., n],
-/// or one row [n] for all. ShapeError for other shapes, DTypeError unless the dtypes agree.
+/// or one row [n] for all. NaN counts as larger than every number. ShapeError for other shapes,
+/// DTypeError unless the dtypes agree.
 ///
 ///   Tensor row = from_vector<float>({1, 3, 5}, {3}), values = from_vector<float>({0, 3, 9}, {3});
 ///   Tensor places = searchsorted(row, values);  // 0, 1, 3

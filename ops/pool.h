@@ -168,9 +168,9 @@ using LPPool3dOptions = LPPoolOptions<3>;
 
 /// The p-norm of each window of [N, C, L] or [C, L]: (sum of x^p)^(1/p) for p = `norm_type`,
 /// [N, C, L'] or [C, L'] with L' = (L - kernel_size) / stride + 1, rounded down (with ceil_mode
-/// up). The sum of a window cut off at the end is scaled to a whole one. As in PyTorch, the
-/// gradient of a window of zeros is NaN. ValueError if `norm_type` is 0; other errors as for
-/// avg_pool2d().
+/// up). The sum of a window cut off at the end is scaled to a whole one. For p = infinity it is the
+/// largest |x|, for minus infinity the smallest, as in PyTorch. The gradient of a window of zeros
+/// is NaN, as there. ValueError if `norm_type` is 0; other errors as for avg_pool2d().
 Tensor lp_pool1d(const Tensor& input, double norm_type, std::int64_t kernel_size,
                  const LPPool1dOptions& options = {});
 /// The p-norm of each window of [N, C, H, W] or [C, H, W], with values, sizes and errors as for
@@ -188,7 +188,9 @@ struct MaxUnpoolOptions {
   [[no_unique_address]] ops::NamedFieldsOnly named_fields_only = {};
   OptionalSizeOf<N> stride = {};  ///< the kernel's size where it is not given
   SizeOf<N> padding = 0;
-  OptionalSizeOf<N> output_size = {};  ///< (in - 1) * stride - 2 * padding + kernel if not given
+  /// (in - 1) * stride - 2 * padding + kernel if not given, else nearer to it than a stride
+  /// (ValueError).
+  OptionalSizeOf<N> output_size = {};
 };
 using MaxUnpool1dOptions = MaxUnpoolOptions<1>;
 using MaxUnpool2dOptions = MaxUnpoolOptions<2>;

@@ -16,8 +16,8 @@ namespace ferrite {
 /// that broadcast; a label that occurs twice in an operand takes its diagonal. Without "->" the
 /// result has the labels that occur once, in alphabetical order, after those of "...". Operands are
 /// contracted from left to right, each pair by one product of matrices. ValueError for equations
-/// that cannot be read, ShapeError where sizes of a label differ (unless one is 1), DTypeError for
-/// two dtypes and for bool.
+/// that cannot be read, ShapeError where an operand has not as many dimensions as labels or sizes
+/// of a label differ (unless one is 1), DTypeError for two dtypes and for bool.
 ///
 ///   Tensor c = einsum("bij,bjk->bik", {randn({8, 2, 3}), randn({8, 3, 4})});  // [8, 2, 4]
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands);

@@ -51,7 +51,8 @@ Tensor var(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keep
 /// The square root of var(), of the same arguments.
 Tensor std(const Tensor& t, const Dims& dims = {}, int correction = 1, bool keepdim = false);
 
-/// A NamedTuple, as below.
+/// Values and where they are, a NamedTuple (core/named_tuple.h): `auto [values, indices] =
+/// x.max(1)`.
 struct ValuesIndices {
   Tensor values, indices;  ///< indices are int64
   /// The parts, for structured bindings.

@@ -12,8 +12,8 @@ namespace ferrite {
 struct SamplingOptions {
   double temperature = 1;  ///< logits are divided by it; 0 takes the largest
   std::int64_t top_k = 0;  ///< not 0: only the k largest, and those equal to the last
-  /// Below 1: only the largest whose probabilities before them add up to less (Holtzman et al.,
-  /// "The Curious Case of Neural Text Degeneration", 2020).
+  /// Below 1: only the fewest most probable classes whose probabilities add up to it (Holtzman et
+  /// al., "The Curious Case of Neural Text Degeneration", 2020).
   double top_p = 1;
 };
 

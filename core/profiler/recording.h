@@ -42,13 +42,13 @@ struct DeviceEvent {
   std::int64_t begin = 0;    ///< when it began, in nanoseconds from the start of the recording
   std::int64_t time = 0;     ///< its duration, in nanoseconds
   std::int64_t host = -1;    ///< the range that queued it, in Recording::host; -1: none
-  std::int64_t asked = 0;    ///< when
+  std::int64_t asked = 0;    ///< when it was queued, as `begin`
   std::uint32_t thread = 0;  ///< the thread that caused it
 };
 
 /// Memory was allocated, or freed if `bytes` is negative.
 struct MemoryEvent {
-  std::int64_t time = 0;  ///< its duration, in nanoseconds
+  std::int64_t time = 0;  ///< when, in nanoseconds from the start of the recording
   Device device;
   std::int64_t bytes = 0;  ///< bytes that were allocated; negative if they were freed
   std::uint64_t allocated = 0, reserved = 0;  ///< totals of the device after it
