@@ -99,7 +99,10 @@ Tensor fold(const Tensor& grad, const Amounts& a, PadMode mode) {
     if (a.before[d] + a.after[d] == 0) continue;
     Shape shape = out.shape();
     shape[d] -= a.before[d] + a.after[d];
-    const Tensor folded = empty(shape, {.dtype = grad.dtype(), .device = grad.device()});
+    const Tensor folded = empty(
+        shape, {.dtype = grad.dtype(),
+                .device = grad.device(),
+                .memory_format = shape.size() == 4 ? grad.suggest_memory_format() : kContiguous});
     kernels::pad_backward(current_stream(grad.device()), folded, out, d, a.before[d], mode);
     out = folded;
   }

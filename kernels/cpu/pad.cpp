@@ -1,5 +1,7 @@
 #include "ferrite/kernels/pad.h"
 
+#include <vector>
+
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/index.h"
 #include "ferrite/kernels/pad_plan.h"
@@ -87,6 +89,16 @@ void pad_words(const View& out, const View& x, const PadPlan& plan, PadMode mode
   });
 }
 
+/// out = 0 + x, as a sum of one: there is no negative zero.
+template <class T>
+void add_to_zero(T* out, std::int64_t step, const T* x, std::int64_t x_step, std::int64_t n) {
+  const auto sum = [](T value) { return static_cast<T>(Compute<T>(0) + value); };
+  if (step == 1 && x_step == 1)
+    for (std::int64_t i = 0; i < n; ++i) out[i] = sum(x[i]);
+  else
+    for (std::int64_t i = 0; i < n; ++i) out[i * step] = sum(x[i * x_step]);
+}
+
 }  // namespace
 
 void pad(const View& out, const View& x, const Shape& before, PadMode mode, Scalar value) {
@@ -112,17 +124,38 @@ void pad_backward(const View& grad_x, const View& grad, int dim, std::int64_t be
   std::fill_n(number.strides, number.ndim, std::int64_t{0});
   number.strides[dim] = 1;
   const std::int64_t n = grad_x.sizes[dim], size = grad.sizes[dim], g_step = grad.strides[dim];
+  // Most elements are read once, at their own place.
+  std::vector<char> once(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    int readers = 0;
+    for_each_reader(i, n, before, size, mode, [&](std::int64_t) { ++readers; });
+    once[static_cast<std::size_t>(i)] = readers == 1;
+  }
   dispatch_floating(grad.dtype, "pad_backward", [&]<class T>() {
-    for_each_run<3>({&grad_x, &base, &number},
-                    [&](const auto& at, const auto& step, std::int64_t count) {
-                      for (std::int64_t i = 0; i < count; ++i) {
-                        const T* g = grad.as<T>() + at[1] + i * step[1] + before * g_step;
-                        Compute<T> sum = 0;
-                        for_each_reader(at[2] + i * step[2], n, before, size, mode,
-                                        [&](std::int64_t p) { sum += g[p * g_step]; });
-                        grad_x.as<T>()[at[0] + i * step[0]] = static_cast<T>(sum);
-                      }
-                    });
+    for_each_run<3>({&grad_x, &base, &number}, [&](const auto& at, const auto& step,
+                                                   std::int64_t count) {
+      T* const to = grad_x.as<T>() + at[0];
+      const T* const from = grad.as<T>() + at[1] + before * g_step;
+      const auto is_once = [&](std::int64_t i) {
+        return once[static_cast<std::size_t>(at[2] + i * step[2])] != 0;
+      };
+      std::int64_t i = 0;
+      while (i < count) {
+        std::int64_t end = i;
+        if (step[2] == 0)
+          end = is_once(i) ? count : i;
+        else
+          while (end < count && is_once(end)) ++end;
+        const std::int64_t g_run = step[1] + step[2] * g_step;
+        add_to_zero(to + i * step[0], step[0], from + at[2] * g_step + i * g_run, g_run, end - i);
+        for (i = end; i < count && !is_once(i); ++i) {
+          Compute<T> sum = 0;
+          for_each_reader(at[2] + i * step[2], n, before, size, mode,
+                          [&](std::int64_t p) { sum += from[i * step[1] + p * g_step]; });
+          to[i * step[0]] = static_cast<T>(sum);
+        }
+      }
+    });
   });
 }
 

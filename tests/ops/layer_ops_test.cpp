@@ -13,6 +13,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/pool.h"
+#include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/ops/op_table.h"
@@ -280,4 +281,17 @@ TEST_CASE("lp_pool of infinite norms is the largest or the smallest size") {
   const Tensor image = randn({1, 2, 4, 6}), volume = randn({1, 2, 4, 4, 4});
   check_equal(lp_pool2d(image, INFINITY, {2, 3}), max_pool2d(abs(image), {2, 3}));
   check_equal(lp_pool3d(volume, INFINITY, 2), max_pool3d(abs(volume), 2));
+}
+
+TEST_CASE("gradients of paddings keep channels-last") {
+  for (const PadMode mode : {PadMode::reflect, PadMode::replicate, PadMode::circular}) {
+    const Tensor x = randn({2, 3, 4, 5}), grad = randn({2, 3, 7, 8});
+    const auto gradient = [&](MemoryFormat format) {
+      const Tensor leaf = x.to(format).clone().set_requires_grad();
+      pad(leaf, {1, 2, 2, 1}, mode).backward(grad.to(format));
+      CHECK(leaf.grad().is_contiguous(format));
+      return leaf.grad();
+    };
+    check_equal(gradient(kChannelsLast), gradient(kContiguous));
+  }
 }
