@@ -12,8 +12,8 @@
 
 namespace ferrite::kernels::cpu::depthwise {
 
-/// Results side by side: as many sums as hide the latency of one and have registers, where a block
-/// of channels takes two for doubles.
+/// Results side by side: as many sums as hide the latency of one and have registers. Blocks of
+/// channels are as wide as those of floats, so that doubles may take two registers each.
 template <class T>
 inline constexpr int kPixels = sizeof(T) == 8 ? 4 : 8;
 
@@ -141,7 +141,8 @@ class Correlation {
 };
 
 /// The gradient by the weights, and by the bias: row by row, so that a row of both images is near
-/// for all taps. Sums are those of a row, then of an image, then of the images of a part.
+/// for all taps. Sums for the weights are those of a row, then of an image, then of a part's
+/// images.
 template <class S, class T = Compute<S>>
 class WeightGradient {
  public:
