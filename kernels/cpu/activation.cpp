@@ -10,6 +10,7 @@ namespace ferrite::kernels::cpu {
 namespace {
 
 using simd::all;
+using simd::expm1_below_0;
 using simd::sigmoid;
 
 constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
@@ -43,6 +44,20 @@ V clamped_to_6(const V& x) {
   return all<V>(6) < y ? all<V>(6) : y;
 }
 
+/// tanh(softplus(x)) as part / whole, without a logarithm: with e = exp(x), it is e (e + 2) over
+/// e (e + 2) + 2, and its derivative 4 e (1 + e) over the square of that. It is 1 beyond kOne.
+template <class V>
+struct MishTerms {
+  static constexpr double kOne = 20;
+  explicit MishTerms(const V& x)
+      : saturated(all<V>(kOne) < x),
+        e(simd::exp(saturated ? all<V>(kOne) : x)),
+        part(e * (e + all<V>(2))),
+        whole(part + all<V>(2)) {}
+  decltype(V{} < V{}) saturated;
+  V e, part, whole;
+};
+
 /// Piecewise activations, and mish.
 template <class C>
 Block<C> piecewise_block(UnaryOp op) {
@@ -68,8 +83,10 @@ Block<C> piecewise_block(UnaryOp op) {
         return x * clamped_to_6(x + all<V>(3)) / all<V>(6);
       });
     case UnaryOp::mish:
-      return block_of<C>(
-          [](const V& x, const V&, const V&) { return x * simd::tanh(simd::log1p(simd::exp(x))); });
+      return block_of<C>([](const V& x, const V&, const V&) {
+        const MishTerms t(x);
+        return x * (t.part / t.whole);
+      });
     default:
       fail<DTypeError>("unary", "this operation does not work on {}", dtype_of<C>);
   }
@@ -96,7 +113,7 @@ Block<C> activation_block(UnaryOp op) {
           [](const V& x, const V& slope, const V&) { return V{} < x ? x : x * slope; });
     case UnaryOp::elu:
       return block_of<C>([](const V& x, const V& alpha, const V&) {
-        return V{} < x ? x : alpha * simd::expm1(x);
+        return V{} < x ? x : alpha * expm1_below_0(x);
       });
     case UnaryOp::gelu:
       return block_of<C>([](const V& x, const V&, const V&) { return x * normal_cdf(x); });
@@ -109,15 +126,16 @@ Block<C> activation_block(UnaryOp op) {
     case UnaryOp::softplus:
       return block_of<C>([](const V& x, const V& beta, const V& threshold) {
         const V z = x * beta;
-        return threshold < z ? x : simd::log1p(simd::exp(z)) / beta;
+        return threshold < z ? x : simd::softplus(z) / beta;
       });
     case UnaryOp::celu:
       return block_of<C>([](const V& x, const V& alpha, const V&) {
-        return V{} < x ? x : alpha * simd::expm1(x / alpha);
+        return V{} < x ? x : alpha * expm1_below_0(x / alpha);
       });
     case UnaryOp::selu:
       return block_of<C>([](const V& x, const V&, const V&) {
-        return V{} < x ? x * all<V>(kSeluScale) : all<V>(kSeluScale * kSeluAlpha) * simd::expm1(x);
+        return V{} < x ? x * all<V>(kSeluScale)
+                       : all<V>(kSeluScale * kSeluAlpha) * expm1_below_0(x);
       });
     default:
       return piecewise_block<C>(op);
@@ -182,8 +200,9 @@ BackwardBlock<C> piecewise_backward_block(UnaryOp op) {
       });
     case UnaryOp::mish:
       return backward_of<C>([](const V& g, const V& x, const V&, const V&) {
-        const V t = simd::tanh(simd::log1p(simd::exp(x)));
-        return g * (t + x * sigmoid(x) * (all<V>(1) - t * t));
+        const MishTerms t(x);
+        const V slope = all<V>(4) * t.e * (all<V>(1) + t.e) / (t.whole * t.whole);
+        return g * (t.part / t.whole + (t.saturated ? V{} : x * slope));
       });
     default:
       fail<DTypeError>("unary_backward", "has no kernel for this operation");

@@ -24,21 +24,22 @@ V all(double value) {
   return static_cast<Lane<V>>(value) - V{};  // less 0: the sign of a zero stays
 }
 
-/// f of the lanes as an array. Inlined always: a call would cost more than some functions do.
+/// f of the lanes as an array. Inlined always: a call would cost more than some functions do. No
+/// copies: GCC makes them of halves, and to load what two stores wrote takes as long as some
+/// functions do.
 template <class V, class F>
 [[gnu::always_inline]] inline V of_array(const V& x, F f) {
-  using Array = Eigen::Array<Lane<V>, sizeof(V) / sizeof(Lane<V>), 1>;
-  Array in;
-  std::memcpy(in.data(), &x, sizeof x);
-  const Array out = f(in);
+  using T = Lane<V>;
+  using Array = Eigen::Array<T, sizeof(V) / sizeof(T), 1>;
   V y;
-  std::memcpy(&y, out.data(), sizeof y);
+  Eigen::Map<Array, sizeof(V)>(reinterpret_cast<T*>(&y)) =
+      f(Eigen::Map<const Array, sizeof(V)>(reinterpret_cast<const T*>(&x)));
   return y;
 }
 
 #define FERRITE_SIMD_FUNCTION(name)                                     \
   template <class V>                                                    \
-  V name(const V& x) {                                                  \
+  [[gnu::always_inline]] inline V name(const V& x) {                    \
     return of_array(x, [](const auto& array) { return array.name(); }); \
   }
 FERRITE_SIMD_FUNCTION(abs)
@@ -88,9 +89,31 @@ V sigmoid(const V& x) {
   return all<V>(1) / (all<V>(1) + simd::exp(-x));
 }
 
+/// exp(x) - 1 for x <= 0, which Eigen computes by a logarithm.
+template <class V>
+V expm1_below_0(const V& x) {
+  if constexpr (sizeof(Lane<V>) == 8) return simd::expm1(x);
+  const V t = simd::tanh(x * all<V>(0.5));
+  return (t + t) / (all<V>(1) - t);
+}
+
+/// log(1 + exp(x)).
+template <class V>
+V softplus(const V& x) {
+  // log(1 + e) is 2 artanh(e / (2 + e)), whose argument is at most 1 / 3: as many terms of the
+  // series as the type has digits for.
+  constexpr int kTerms = sizeof(Lane<V>) == 8 ? 16 : 7;
+  const V e = simd::exp(-simd::abs(x));
+  const V s = e / (all<V>(2) + e), square = s * s;
+  V sum = all<V>(1.0 / (2 * kTerms - 1));
+  for (int i = kTerms - 1; i > 0; --i) sum = sum * square + all<V>(1.0 / (2 * i - 1));
+  return (x < V{} ? V{} : x) + (s + s) * sum;
+}
+
 /// out[i] = f(in[i]...) for contiguous runs; `f` takes and returns vectors. May be in place.
+/// Flattened: calls would keep the processor from computing neighbours at once.
 template <class T, class F, class... In>
-void transform(T* out, std::int64_t n, F f, const In*... in) {
+[[gnu::flatten]] void transform(T* out, std::int64_t n, F f, const In*... in) {
   constexpr std::int64_t kStep = kLanes<T>;
   std::int64_t i = 0;
   for (; i + kStep <= n; i += kStep) store(out + i, f(load(in + i)...));

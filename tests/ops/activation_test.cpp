@@ -5,11 +5,13 @@
 
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/gradcheck.h"
+#include "ferrite/kernels/unary.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
 #include "ferrite/tests/support/golden.h"
 
@@ -90,6 +92,33 @@ TEST_CASE("activation: values against float64, dtypes, sizes and layouts") {
       check_close(c.f(nhwc), mapped(x, c.reference), rtol, atol);
     }
   }
+}
+
+TEST_CASE("activation: small results keep their digits") {
+  const std::vector<Case> cases = {
+      {"elu", [](const Tensor& x) { return elu(x); },
+       [](double x) { return x > 0 ? x : std::expm1(x); }},
+      {"selu", [](const Tensor& x) { return selu(x); },
+       [](double x) {
+         return kernels::kSeluScale * (x > 0 ? x : kernels::kSeluAlpha * std::expm1(x));
+       }},
+      {"celu", [](const Tensor& x) { return celu(x, 0.5); },
+       [](double x) { return x > 0 ? x : 0.5 * std::expm1(x / 0.5); }},
+      {"softplus", [](const Tensor& x) { return softplus(x); },
+       [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); }},
+      {"logsigmoid", [](const Tensor& x) { return logsigmoid(x); },
+       [](double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }},
+      {"mish", [](const Tensor& x) { return mish(x); },
+       [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }}};
+  std::vector<double> xs = {0};
+  for (double x = 1e-30; x < 80; x *= 1.37) xs.insert(xs.end(), {x, -x});
+  for (const DType dtype : {kFloat32, kFloat64})
+    for (const Case& c : cases) {
+      CAPTURE(c.name);
+      CAPTURE(dtype);
+      const Tensor x = tensor(xs).to(dtype);
+      check_close(c.f(x), mapped(x, c.reference), dtype == kFloat64 ? 4e-15 : 1e-6, 0);
+    }
 }
 
 TEST_CASE("activation: PyTorch's values and gradients") {
