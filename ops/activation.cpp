@@ -114,14 +114,6 @@ const auto silu_gradient = [](const Tensor& grad, const Tensor& x) {
   });
 };
 
-auto softplus_gradient(double beta, double threshold) {
-  return [=](const Tensor& grad, const Tensor& x) {
-    return ops::fused_gradient(UnaryOp::softplus, grad, x, {beta, threshold}, [&] {
-      return where(gt(x * beta, threshold), grad, grad * sigmoid(x * beta));
-    });
-  };
-}
-
 }  // namespace
 
 Tensor sigmoid(const Tensor& x) {
@@ -180,12 +172,21 @@ Tensor gelu(const Tensor& x, Choice<GeluApproximation> approximation) {
   return ops::unary(x, "gelu", UnaryOp::gelu, Takes::floating, Keeps::input, gelu_erf_gradient);
 }
 
+Tensor ops::softplus_gradient(const Tensor& grad, const Tensor& x, double beta, double threshold) {
+  return ops::fused_gradient(UnaryOp::softplus, grad, x, {beta, threshold}, [&] {
+    return where(gt(x * beta, threshold), grad, grad * sigmoid(x * beta));
+  });
+}
+
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   if (const auto cast = ops::autocast(AutocastOp::softplus, x))
     return softplus(*cast, beta, threshold);
   FERRITE_CHECK(beta != 0, ValueError, "softplus", "beta must not be 0");
   return ops::unary(x, "softplus", UnaryOp::softplus, Takes::floating, Keeps::input,
-                    softplus_gradient(beta, threshold), {beta, threshold});
+                    [=](const Tensor& grad, const Tensor& kept) {
+                      return ops::softplus_gradient(grad, kept, beta, threshold);
+                    },
+                    {beta, threshold});
 }
 
 }  // namespace ferrite

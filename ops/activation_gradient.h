@@ -26,6 +26,8 @@ Tensor fused_gradient(kernels::UnaryOp op, const Tensor& grad, const Tensor& kep
 Tensor relu_gradient(const Tensor& grad, const Tensor& out);
 /// `x` is gelu's input.
 Tensor gelu_gradient(const Tensor& grad, const Tensor& x, GeluApproximation approximation);
+/// `x` is softplus's input.
+Tensor softplus_gradient(const Tensor& grad, const Tensor& x, double beta, double threshold);
 /// `x` is clamp's input or result: the gradient is 0 at the bounds, where the two cannot be told
 /// apart, and at NaN.
 Tensor clamp_gradient(const Tensor& grad, const Tensor& x, std::optional<Scalar> min,

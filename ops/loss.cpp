@@ -170,12 +170,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   check_same_shape(input, target, op);
   check_factor(options.weight, input, "weight", op);
   check_factor(options.pos_weight, input, "pos_weight", op);
-  // softplus(-x) is -log(sigmoid(x)), and -log(1 - sigmoid(x)) is that plus x.
-  constexpr double kThreshold = 50;  // from here on it equals -x to the last bit, also in float64
-  const Tensor positive = softplus(neg(input), 1, kThreshold);
-  const Tensor factor =
-      options.pos_weight.defined() ? positive * ((options.pos_weight - 1) * target + 1) : positive;
-  return reduced(weighted((1 - target) * input + factor, options.weight), options.reduction,
+  // log(1 - sigmoid(x)) is log(sigmoid(x)) - x.
+  const Tensor log_p = logsigmoid(input);
+  const Tensor weighted_log_p =
+      options.pos_weight.defined() ? log_p * ((options.pos_weight - 1) * target + 1) : log_p;
+  return reduced(weighted((1 - target) * input - weighted_log_p, options.weight), options.reduction,
                  "binary_cross_entropy_with_logits");
 }
 

@@ -19,13 +19,6 @@ namespace ferrite {
 
 using ops::composed_loss;
 
-namespace {
-
-/// log(sigmoid(x)), without overflow.
-Tensor log_sigmoid(const Tensor& x) { return neg(softplus(neg(x), 1, 50)); }
-
-}  // namespace
-
 // ---- Elementwise
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const PoissonNllLossOptions& o) {
@@ -240,7 +233,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
   const auto elements = [&](const Tensor& x, const Tensor& y) {
     FERRITE_CHECK(x.dim() > 0, ShapeError, op, "expected classes in the last dimension, got {}",
                   x.describe());
-    Tensor loss = neg(y * log_sigmoid(x) + (1 - y) * log_sigmoid(neg(x)));
+    Tensor loss = neg(y * logsigmoid(x) + (1 - y) * logsigmoid(neg(x)));
     if (o.weight.defined()) loss = loss * o.weight.to(x.dtype());
     return mean(loss, {-1});
   };

@@ -8,6 +8,7 @@
 #include "ferrite/core/profiler/range.h"
 #include "ferrite/core/tracing.h"
 #include "ferrite/ops/activation.h"
+#include "ferrite/ops/activation_gradient.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
@@ -348,19 +349,13 @@ const Tensor& nan_to_num_(T self, double nan, std::optional<double> posinf,
   return composite_("nan_to_num_", self, [&](T x) { return numbers(x, nan, posinf, neginf); });
 }
 
-Tensor logsigmoid(T input) {
-  return composite(
-      "logsigmoid",
-      [&] {
-        const Tensor x = floating(input);
-        Tensor out = no_grad([&] { return clamp_max(x, 0) - log1p(exp(neg(abs(x)))); });
-        if (autograd::recording(x))
-          autograd::record(out, "logsigmoid", {x}, [x = ops::Saved(x)](T grad, ops::Needs) {
-            return grad * sigmoid(neg(x.get()));
-          });
-        return out;
-      },
-      input);
+Tensor logsigmoid(T x) {
+  // softplus() of beta -1. Beyond the threshold it equals x to the last bit, also in float64.
+  constexpr double kBeta = -1, kThreshold = 50;
+  return ops::unary(
+      x, "logsigmoid", UnaryOp::softplus, Takes::floating, Keeps::input,
+      [](T grad, T kept) { return ops::softplus_gradient(grad, kept, kBeta, kThreshold); },
+      {kBeta, kThreshold});
 }
 
 namespace {
