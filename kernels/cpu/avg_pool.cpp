@@ -1,3 +1,4 @@
+#include "ferrite/kernels/cpu/fold.h"
 #include "ferrite/kernels/cpu/pool_loops.h"
 #include "ferrite/kernels/pool.h"
 
@@ -34,17 +35,6 @@ struct Divisors {
   }
 };
 
-/// The sum of n neighbours, in an order that depends on n alone.
-template <class T>
-Compute<T> sum_of(const T* p, std::int64_t n) {
-  Lanes<Compute<T>, 16> lanes{};
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) lanes += load<16>(p + i);
-  Compute<T> sum = 0;
-  for (; i < n; ++i) sum += static_cast<Compute<T>>(p[i]);
-  return fold_lanes<1, Compute<T>, 16>(lanes) + sum;
-}
-
 template <class T>
 struct Forward {
   using C = Compute<T>;
@@ -56,17 +46,12 @@ struct Forward {
   void reduce(const WindowRow<T>& window, std::int64_t step, std::int64_t at, std::int64_t oh,
               std::int64_t ow) const {
     Lanes<C, W> sum{}, row{};
-    if (W == 1 && window.column_stride == 1 && window.columns == window.row_stride) {
-      // All of a plane's columns.
-      sum += sum_of(window.cells, window.rows * window.columns);
-    } else {
-      for_each_cell<W>(
-          window, step, [&](const auto& v, std::int64_t) { row += v; },
-          [&] {
-            sum += row;
-            row = Lanes<C, W>{};
-          });
-    }
+    for_each_cell<W>(
+        window, step, [&](const auto& v, std::int64_t) { row += v; },
+        [&] {
+          sum += row;
+          row = Lanes<C, W>{};
+        });
     store<W>(out + at, sum / divisors.template at<C>(oh, ow));
   }
 };
@@ -100,6 +85,25 @@ struct Backward {
   }
 };
 
+/// Whether there is one window, which is the plane.
+bool is_global(const Pool2d& p) {
+  const auto whole = [](const PoolAxis& a) {
+    return a.output == 1 && a.window(0).count == a.input && (a.adaptive || a.padding == 0);
+  };
+  return whole(p.h) && whole(p.w);
+}
+
+template <class T>
+void global(const Pool2d& p, T* out, const T* in) {
+  using C = Compute<T>;
+  const std::int64_t cells = p.h.input * p.w.input;
+  const C divisor = Divisors(p).at<C>(0, 0);
+  parallel_for(p.batch * p.channels, grain_of(cells), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane)
+      out[plane] = static_cast<T>(sum_of(in + plane * cells, cells) / divisor);
+  });
+}
+
 float scale_of(const Pool2d& p) {
   return p.divisor_override ? 1 / static_cast<float>(p.divisor_override) : 0.25f;
 }
@@ -129,6 +133,7 @@ void avg_pool2d(const Pool2d& p, const View& out, const View& in) {
   dispatch_floating(in.dtype, "avg_pool2d", [&]<class T>() {
     if constexpr (std::is_same_v<Compute<T>, float>)
       if (is_halving(p)) return halving(p, out.as<T>(), in.as<T>());
+    if (!p.channels_last && is_global(p)) return global(p, out.as<T>(), in.as<T>());
     const Forward<T> op{p, out.as<T>()};
     p.channels_last ? forward_channels_last(p, in.as<T>(), op)
                     : forward_contiguous(p, in.as<T>(), op);

@@ -3,10 +3,9 @@
 // (columns). Both come in blocks that fit the first-level cache.
 #pragma once
 
-#include <limits>
-
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/cpu/convert.h"
+#include "ferrite/kernels/cpu/fold.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/reduce_nest.h"
 
@@ -57,36 +56,6 @@ struct AxisLoop {
   ReduceNest nest;
   std::int64_t size, stride;
 };
-
-/// The greater; NaN is left to what follows.
-template <class E>
-E greater(E a, E b) {
-  return b > a ? b : a;
-}
-
-/// Some thousand elements folded by f, side by side.
-template <class E, class F>
-E fold_run(const E* x, std::int64_t n, E neutral, F f) {
-  constexpr std::int64_t kLanes = 32;
-  E lanes[kLanes];
-  if (n < kLanes) {
-    std::fill_n(lanes, kLanes, neutral);
-    return fold_halves(lanes, x, n, f, f);
-  }
-  std::copy_n(x, kLanes, lanes);
-  std::int64_t i = kLanes;
-  for (; i + kLanes <= n; i += kLanes)
-    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] = f(lanes[j], x[i + j]);
-  return fold_halves(lanes, x + i, n, f, f);
-}
-template <class E>
-E largest(const E* x, std::int64_t n) {
-  return fold_run(x, n, -std::numeric_limits<E>::infinity(), greater<E>);
-}
-template <class E>
-E sum_of(const E* x, std::int64_t n) {
-  return fold_run(x, n, E(0), [](E a, E b) { return a + b; });
-}
 
 /// y[i] = exp(x[i]); y may be x. Exact at NaN and the infinities; results below the normal range
 /// are 0.

@@ -14,25 +14,6 @@ namespace ferrite::kernels::cpu {
 /// Elements a chunk: enough to outweigh handing it to a thread.
 inline constexpr std::int64_t kElementGrain = 16384;
 
-/// Folds W lanes by halves with combine(lane, lane) into one. Each half takes in what of the last
-/// n % W elements, those at x, fills it, with step(lane, element).
-template <std::size_t W, class Lane, class Elem, class Step, class Combine>
-[[gnu::always_inline]] inline Lane fold_halves(const Lane (&lanes)[W], const Elem* x,
-                                               std::int64_t n, Step step, Combine combine) {
-  if constexpr (W == 1) {
-    return lanes[0];
-  } else {
-    constexpr std::size_t kHalf = W / 2;
-    Lane half[kHalf];
-    for (std::size_t j = 0; j < kHalf; ++j) half[j] = combine(lanes[j], lanes[j + kHalf]);
-    if (n & kHalf) {
-      for (std::size_t j = 0; j < kHalf; ++j) half[j] = step(half[j], x[j]);
-      x += kHalf;
-    }
-    return fold_halves(half, x, n, step, combine);
-  }
-}
-
 /// Calls run(offsets, strides, count) for innermost runs: offsets and strides in elements, one a
 /// view. Runs on several threads; every element is visited once.
 template <std::size_t N, class Run>

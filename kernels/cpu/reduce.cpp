@@ -28,7 +28,10 @@ struct Extremum {
   }
   Lane lane() const { return worst<Lane>(); }
   Total total() const { return worst<Total>(); }
-  Lane step(Lane a, Elem x) const { return better(a, x); }
+  template <class V>
+  V step(V a, V x) const {
+    return better(a, x);
+  }
   Lane combine(Lane a, Lane b) const { return better(a, b); }
   Total join(Total a, Total b) const { return better(a, b); }
   Total finish(Total a) const { return a; }

@@ -7,6 +7,8 @@
 //   Lane combine(Lane, Lane), Total join(Total, Total)
 //   Total finish(Total)
 //
+// A step() that takes vectors as well as numbers is what combine() does, too.
+//
 // Long reductions are cut into segments by size alone, and their totals joined in order: the result
 // does not depend on the number of threads. Folding few elements into a float lane before it
 // goes into a double total keeps the relative error of float32 sums near 1e-6 at any length.
@@ -16,6 +18,7 @@
 
 #include "ferrite/core/parallel_for.h"
 #include "ferrite/kernels/cpu/convert.h"
+#include "ferrite/kernels/cpu/fold.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/reduce.h"
 #include "ferrite/kernels/reduce_nest.h"
@@ -28,12 +31,12 @@ class ReduceEngine {
   using Lane = typename F::Lane;
   using Total = typename F::Total;
 
-  static constexpr std::int64_t kLanes = 32;        // side by side in a row
-  static constexpr std::int64_t kColumns = 256;     // side by side in a tile of columns
-  static constexpr std::int64_t kChunk = 1024;      // elements read at a time
-  static constexpr std::int64_t kSteps = 128;       // elements a lane takes in
-  static constexpr std::int64_t kSegment = 65536;   // elements of one task
-  static constexpr std::int64_t kMaxSegments = 64;  // of one column tile
+  static constexpr std::int64_t kLanes = kFoldLanes;  // side by side in a row
+  static constexpr std::int64_t kColumns = 256;       // side by side in a tile of columns
+  static constexpr std::int64_t kChunk = 1024;        // elements read at a time
+  static constexpr std::int64_t kSteps = 128;         // elements a lane takes in
+  static constexpr std::int64_t kSegment = 65536;     // elements of one task
+  static constexpr std::int64_t kMaxSegments = 64;    // of one column tile
 
  public:
   ReduceEngine(const F& f, const View& out, const View& in)
@@ -116,6 +119,10 @@ class ReduceEngine {
 
   /// At most kChunk neighbours, without a way through memory.
   Total fold(const Elem* x, std::int64_t n) const {
+    if constexpr (std::is_floating_point_v<Elem> &&
+                  requires(const F& f, Vector<Elem> v) { f.step(v, v); })
+      return static_cast<Total>(fold_run(
+          x, n, f_.lane(), [this](const auto& a, const auto& b) { return f_.step(a, b); }));
     Lane lanes[kLanes];
     std::fill_n(lanes, kLanes, f_.lane());
     const std::int64_t whole = n / kLanes * kLanes;

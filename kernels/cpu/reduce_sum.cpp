@@ -8,14 +8,17 @@ namespace ferrite::kernels::cpu {
 namespace {
 
 template <class E>
-struct Sum {
+struct Addition {
   using Elem = E;
   using Lane = E;
   using Total = TotalOf<E>;
   Total divisor = 1;
   Lane lane() const { return 0; }
   Total total() const { return 0; }
-  Lane step(Lane a, Elem x) const { return elements::add(a, x); }
+  template <class V>
+  V step(V a, V x) const {
+    return elements::add(a, x);
+  }
   Lane combine(Lane a, Lane b) const { return elements::add(a, b); }
   Total join(Total a, Total b) const { return elements::add(a, b); }
   Total finish(Total a) const {
@@ -28,7 +31,7 @@ struct Sum {
 
 /// float32 multiplies in double, so that intermediate products neither overflow nor vanish.
 template <class E>
-struct Prod {
+struct Multiplication {
   using Elem = E;
   using Lane = TotalOf<E>;
   using Total = TotalOf<E>;
@@ -44,14 +47,15 @@ struct Prod {
 
 void reduce_sum(const View& out, const View& in, bool mean) {
   dispatch_wide(in.dtype, [&]<class E>() {
-    Sum<E> f;
-    if (mean) f.divisor = static_cast<typename Sum<E>::Total>(out.numel ? in.numel / out.numel : 1);
+    Addition<E> f;
+    if (mean)
+      f.divisor = static_cast<typename Addition<E>::Total>(out.numel ? in.numel / out.numel : 1);
     run_reduction(f, out, in);
   });
 }
 
 void reduce_prod(const View& out, const View& in) {
-  dispatch_wide(in.dtype, [&]<class E>() { run_reduction(Prod<E>(), out, in); });
+  dispatch_wide(in.dtype, [&]<class E>() { run_reduction(Multiplication<E>(), out, in); });
 }
 
 }  // namespace ferrite::kernels::cpu
