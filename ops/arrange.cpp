@@ -370,9 +370,19 @@ void check_image(T x, std::int64_t factor, const char* op) {
   FERRITE_CHECK(x.dim() >= 3, ShapeError, op, "expected [..., C, H, W], got {}", x.shape());
 }
 
-/// `shuffled`, or a copy of it if the order of elements in memory is that of `x`.
-Tensor apart_from(T x, T shuffled) {
-  return shuffled.shares_storage(x) ? shuffled.clone() : shuffled;
+/// `parts`, which are x's elements in another order, as [..., C, sizes...] in the memory format of
+/// x; C is what `channels` dimensions of `parts`, those after the batch, make. Never a view of x.
+Tensor joined(T x, T parts, int channels, const Shape& shape) {
+  Tensor out;
+  if (x.suggest_memory_format() == MemoryFormat::channels_last) {
+    Shape from, to;
+    for (int i = 0; i < channels; ++i) from.push_back(1 + i), to.push_back(i - channels);
+    out = movedim(parts, from, to).reshape({shape[0], shape[2], shape[3], shape[1]});
+    out = movedim(out, -1, 1);
+  } else {
+    out = parts.reshape(shape);
+  }
+  return out.shares_storage(x) ? out.clone() : out;
 }
 
 }  // namespace
@@ -388,7 +398,7 @@ Tensor pixel_shuffle(T x, std::int64_t r) {
         const int n = x.dim() - 3;
         const Tensor parts = x.reshape(with_leading(x, {c, r, r, h, w}));
         const Tensor moved = movedim(parts, {n + 1, n + 2}, {n + 2, n + 4});
-        return apart_from(x, moved.reshape(with_leading(x, {c, h * r, w * r})));
+        return joined(x, moved, 1, with_leading(x, {c, h * r, w * r}));
       },
       x);
 }
@@ -404,7 +414,7 @@ Tensor pixel_unshuffle(T x, std::int64_t r) {
         const int n = x.dim() - 3;
         const Tensor parts = x.reshape(with_leading(x, {c, h, r, w, r}));
         const Tensor moved = movedim(parts, {n + 2, n + 4}, {n + 1, n + 2});
-        return apart_from(x, moved.reshape(with_leading(x, {c * r * r, h, w})));
+        return joined(x, moved, 3, with_leading(x, {c * r * r, h, w}));
       },
       x);
 }
@@ -417,7 +427,7 @@ Tensor channel_shuffle(T x, std::int64_t groups) {
                       "channel_shuffle", "expected [N, C, ...] with C a multiple of {}, got {}",
                       groups, x.shape());
         const Tensor parts = x.unflatten(1, {groups, x.size(1) / groups});
-        return apart_from(x, parts.transpose(1, 2).flatten(1, 2));
+        return joined(x, parts.transpose(1, 2), 2, x.shape());
       },
       x);
 }

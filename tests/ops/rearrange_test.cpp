@@ -212,6 +212,26 @@ TEST_CASE("what is a copy in PyTorch is one, where the order of elements does no
   CHECK_FALSE(diff(none).is_same(none));
 }
 
+TEST_CASE("shuffles of pixels and channels keep the memory format") {
+  const Tensor image = rand({2, 12, 4, 6});
+  using Shuffle = Tensor (*)(const Tensor&);
+  const Shuffle shuffles[] = {[](const Tensor& x) { return pixel_shuffle(x, 2); },
+                              [](const Tensor& x) { return pixel_unshuffle(x, 2); },
+                              [](const Tensor& x) { return channel_shuffle(x, 3); }};
+  for (const Shuffle shuffle : shuffles) {
+    const Tensor x = image.clone().set_requires_grad();
+    const Tensor last = image.contiguous(kChannelsLast).set_requires_grad();
+    const Tensor out = shuffle(x), out_last = shuffle(last);
+    CHECK(out.is_contiguous());
+    CHECK(out_last.is_contiguous(kChannelsLast));
+    CHECK(equal(out, out_last));
+    const Tensor grad = rand_like(out.detach());
+    out.backward(grad);
+    out_last.backward(grad);
+    CHECK(equal(x.grad(), last.grad()));
+  }
+}
+
 TEST_CASE("order statistics along a dimension are contiguous") {
   const Tensor x = rand({2, 3, 4});
   for (int d = 0; d < 3; ++d)
