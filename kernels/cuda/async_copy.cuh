@@ -9,10 +9,10 @@
 
 namespace ferrite::kernels::cuda {
 
-/// to[0..N) = from[0..count) and zeros behind them; with a count of 0, `from` is not read and may
-/// be any address. `to` is in shared memory; both are aligned to N elements, which together have 4,
-/// 8 or 16 bytes. The calling thread sees the values after async_wait(), other threads after a
-/// subsequent barrier.
+/// to[0..N) = from[0..count) and zeros behind them; with a count of 0, `from` is not read. `to` is
+/// in shared memory; both are aligned to N elements, which together have 4, 8 or 16 bytes, `from`
+/// also where it is not read. The calling thread sees the values after async_wait(), other threads
+/// after a subsequent barrier.
 template <int N, class T>
 __device__ __forceinline__ void async_copy_part(T* to, const T* from, int count) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T));

@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_tile(T* tile, const AttentionRows<T>& from,
     const int count = row < from.rows ? from.width - column - c : 0;
     T* const to = tile + Tiles::at(row, c);
     const T* const source = from.data + row * from.step + column + c;
-    if (count <= 0 || (from.packs && count >= kPack)) {
+    if (from.packs && (count <= 0 || count >= kPack)) {
       async_copy<kPack>(to, source, count > 0);
     } else {
       Pack<T, kPack> values;

@@ -46,7 +46,7 @@ void async_copy(void* shared, const void* global, std::size_t bytes, std::size_t
   if (bytes != 4 && bytes != 8 && bytes != 16)
     fatal(launch.file, launch.line, "cp.async of %zu bytes; 4, 8 and 16 exist", bytes);
   if (reinterpret_cast<std::uintptr_t>(shared) % bytes ||
-      (source_bytes && reinterpret_cast<std::uintptr_t>(global) % bytes))
+      reinterpret_cast<std::uintptr_t>(global) % bytes)
     fatal(launch.file, launch.line, "cp.async of %zu bytes from %p to %p is not aligned", bytes,
           global, shared);
   in_use = true;
