@@ -36,27 +36,28 @@ void EventPool::give_back(cudaEvent_t event, Timing timing) noexcept {
 // ---- Context
 
 Context::Context(int device) : device_(device), events_(device) {
-  const DeviceGuard guard(device);
-  const CaptureRelaxed relaxed;
-  void* slots = nullptr;
-  FERRITE_CUDA_CHECK(cudaHostAlloc(&slots, kSlots * sizeof(DeviceReport),
-                                   cudaHostAllocPortable | cudaHostAllocMapped));
-  std::memset(slots, 0, kSlots * sizeof(DeviceReport));
-  reports_ = static_cast<DeviceReport*>(slots);
   default_ = add(cudaStreamDefault, StreamPriority::normal);
 }
 
 CudaStream* Context::add(unsigned flags, StreamPriority priority) {
   const DeviceGuard guard(device_);
   const CaptureRelaxed relaxed;
+  const std::size_t slot = streams_.size() % kSlots;
+  if (slot == 0) {
+    void* slots = nullptr;
+    FERRITE_CUDA_CHECK(cudaHostAlloc(&slots, kSlots * sizeof(DeviceReport),
+                                     cudaHostAllocPortable | cudaHostAllocMapped));
+    std::memset(slots, 0, kSlots * sizeof(DeviceReport));
+    reports_ = static_cast<DeviceReport*>(slots);
+  }
   int least = 0, greatest = 0;
   FERRITE_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t native = nullptr;
   FERRITE_CUDA_CHECK(cudaStreamCreateWithPriority(
       &native, flags, priority == StreamPriority::high ? greatest : least));
   return streams_
-      .emplace_back(std::make_unique<CudaStream>(Device(DeviceType::cuda, device_), native,
-                                                 reports_ + streams_.size()))
+      .emplace_back(
+          std::make_unique<CudaStream>(Device(DeviceType::cuda, device_), native, reports_ + slot))
       .get();
 }
 
@@ -66,6 +67,20 @@ CudaStream& Context::pooled_stream(StreamPriority priority) {
   CudaStream*& slot = pool.streams[pool.next++ % kPoolSize];
   if (!slot) slot = add(cudaStreamNonBlocking, priority);
   return *slot;
+}
+
+CudaStream& Context::take_stream(StreamPriority priority) {
+  std::lock_guard lock(mutex_);
+  auto& given = given_[static_cast<std::size_t>(priority)];
+  if (given.empty()) return *add(cudaStreamNonBlocking, priority);
+  CudaStream* const stream = given.back();
+  given.pop_back();
+  return *stream;
+}
+
+void Context::give_back(CudaStream& stream, StreamPriority priority) noexcept {
+  std::lock_guard lock(mutex_);
+  given_[static_cast<std::size_t>(priority)].push_back(&stream);
 }
 
 std::pair<CudaStream*, std::unique_lock<std::mutex>> Context::capture_stream() {

@@ -48,6 +48,9 @@ class Context {
   int device() const { return device_; }
   CudaStream& default_stream() { return *default_; }
   CudaStream& pooled_stream(StreamPriority priority);
+  /// A stream outside the pools, which is the caller's until it gives it back.
+  CudaStream& take_stream(StreamPriority priority);
+  void give_back(CudaStream& stream, StreamPriority priority) noexcept;
   /// Used for captures only: work that other code puts on a stream while it is captured would
   /// become part of the graph. The caller holds the lock while it uses the stream.
   std::pair<CudaStream*, std::unique_lock<std::mutex>> capture_stream();
@@ -57,7 +60,7 @@ class Context {
 
  private:
   static constexpr std::size_t kPoolSize = 8;
-  static constexpr std::size_t kSlots = 2 * kPoolSize + 2;
+  static constexpr std::size_t kSlots = 32;
   struct Pool {
     std::array<CudaStream*, kPoolSize> streams{};
     std::size_t next = 0;
@@ -67,16 +70,36 @@ class Context {
 
   const int device_;
   EventPool events_;
-  DeviceReport* reports_ = nullptr;  // kSlots entries, in host memory
+  DeviceReport* reports_ = nullptr;  // kSlots entries, in host memory, of the latest streams
   std::mutex mutex_;
   std::vector<std::unique_ptr<CudaStream>> streams_;
-  std::array<Pool, 2> pools_;  // by priority
+  std::array<Pool, 2> pools_;                      // by priority
+  std::array<std::vector<CudaStream*>, 2> given_;  // back, by priority
   CudaStream* default_ = nullptr;
   CudaStream* capture_ = nullptr;
   std::mutex capture_turn_;
 };
 
 Context& context(int device);
+
+/// A stream outside the pools of Stream::create: nothing else waits behind its work.
+class OwnStream {
+ public:
+  OwnStream(const Device& device, StreamPriority priority)
+      : context_(context(device.index())),
+        priority_(priority),
+        stream_(context_.take_stream(priority)) {}
+  ~OwnStream() { context_.give_back(stream_, priority_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  Stream get() const { return Stream(&stream_); }
+
+ private:
+  Context& context_;
+  const StreamPriority priority_;
+  CudaStream& stream_;
+};
 
 /// The device that the program regards as current. When a guard ends, the runtime is not switched
 /// back to a device that the process has not used, because that would allocate memory there; this

@@ -107,9 +107,39 @@ TEST_CASE("a small operation is one group of calls for NCCL, and a ring one more
   CHECK(groups(AllReduceAlgorithm::ring) == 3);
 }
 
-TEST_CASE("tensors of other devices are refused") {
+TEST_CASE("none of many groups waits for another one's ranks") {
   if (!test::can_use_nccl(2)) return;
   Job().run(2, [](ProcessGroup& group) {
+    const Device device = device_of(group.rank());
+    std::vector<std::shared_ptr<ProcessGroup>> groups;
+    for (int i = 0; i < 9; ++i) groups.push_back(group.new_group({0, 1}));
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      CAPTURE(i);
+      const Tensor sum = ones({100}, {.device = device});
+      const Tensor sent = full({100}, group.rank(), {.device = device});
+      std::vector<Work> works;
+      const auto reduce = [&] { works.push_back(groups[0]->all_reduce(sum)); };
+      if (group.rank() == 0) reduce();
+      works.push_back(group.rank() == 0 ? groups[i]->send(sent, 1) : groups[i]->recv(sent, 0));
+      if (group.rank() == 1) reduce();
+      for (Work& work : works) work.wait();
+      CHECK(sum.to_vector<int>() == std::vector<int>(100, 2));
+      CHECK(sent.to_vector<int>() == std::vector<int>(100, 0));
+    }
+  });
+}
+
+TEST_CASE("tensors of other devices, and of types that NCCL cannot send, are refused") {
+  if (!test::can_use_nccl(2)) return;
+  Job().run(2, [](ProcessGroup& group) {
+    for (const auto algorithm : {AllReduceAlgorithm::automatic, AllReduceAlgorithm::ring}) {
+      const TensorOptions options{.dtype = kInt16, .device = device_of(group.rank())};
+      CHECK_THROWS_AS((void)group.all_reduce(ones({9}, options), ReduceOp::sum, algorithm),
+                      DTypeError);
+      const Tensor sum = ones({9}, {.device = device_of(group.rank())});
+      group.all_reduce(sum, ReduceOp::sum, algorithm).wait();
+      CHECK(sum.to_vector<int>() == std::vector<int>(9, 2));
+    }
     CHECK_THROWS_WITH_AS((void)group.all_reduce(zeros({2})), doctest::Contains("the device of"),
                          DeviceError);
     const Tensor other = zeros({2}, {.device = device_of(1 - group.rank())});

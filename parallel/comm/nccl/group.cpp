@@ -31,8 +31,8 @@ NcclGroup::NcclGroup(const GroupContext& context, const Library& library, const 
       context_(context),
       device_(device),
       library_(library),
-      stream_(Stream::create(device, StreamPriority::high)),
-      side_(Stream::create(device, StreamPriority::high)),
+      operations_(device, StreamPriority::high),
+      computation_(device, StreamPriority::high),
       failure_(std::make_shared<Failure>()),
       communicator_(library, *failure_),
       watchdog_(context_, device_, communicator_, failure_,
@@ -80,6 +80,9 @@ Work NcclGroup::submit(comm::Call call) {
     FERRITE_CHECK(!t->defined() || t->device() == device_, DeviceError, op,
                   "expected tensors on {}, the device of this rank of group {}, got {}", device_,
                   name(), t->describe());
+  // Before anything is under way: an error between the calls of an NCCL group would leave it open.
+  if (call.out.defined()) data_type(call.out.dtype());
+  if (call.in.defined()) data_type(call.in.dtype());
   const std::lock_guard turn(turn_);
   const cuda::NvtxRange range(op);
   const cuda::DeviceGuard guard(device_);

@@ -1,9 +1,9 @@
 // Process groups of CUDA devices, on NCCL.
 //
-// Each group has its own high-priority stream. An operation starts there after the work on the
-// caller's current stream, and Work::wait() makes the current stream wait for it: the host does not
-// wait, except while NCCL connects, and for barrier(). Tensors are kept until the stream has
-// passed.
+// Each group has its own high-priority streams, so that it waits for no other group's ranks. An
+// operation starts there after the work on the caller's current stream, and Work::wait() makes the
+// current stream wait for it: the host does not wait, except while NCCL connects, and for
+// barrier(). Tensors are kept until the stream has passed.
 //
 // Operations captured into a graph are replayed with it, by all ranks together. Run each kind of
 // operation once before, so that connections exist. A cuda::Graph keeps the groups that it
@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "ferrite/core/cuda/context.h"
 #include "ferrite/core/tensor.h"
 #include "ferrite/parallel/comm/backend.h"
 #include "ferrite/parallel/comm/call.h"
@@ -60,8 +61,9 @@ class NcclGroup final : public ProcessGroup {
   const GroupContext context_;
   const Device device_;
   const Library& library_;
-  const Stream stream_;  // runs the operations
-  const Stream side_;    // for the ring's computation
+  const cuda::detail::OwnStream operations_, computation_;
+  const Stream stream_ = operations_.get();
+  const Stream side_ = computation_.get();  // for the ring's computation
   const std::shared_ptr<Failure> failure_;
   Communicator communicator_;
   std::mutex turn_;  // one operation at a time
