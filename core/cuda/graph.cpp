@@ -135,6 +135,11 @@ struct Graph::Impl {
 
   void record(CudaStream& side, const Stream& outside, const std::function<void()>& work);
   void instantiate(const NativeGraph& captured);
+  /// Notes that the generators' states were last written or read on `stream`.
+  void end_replay(const Stream& stream) {
+    last = stream;
+    end = stream.impl()->record(ferrite::detail::Timing::none);
+  }
 
   const Device device;
   const std::shared_ptr<MemoryPool> pool;
@@ -142,8 +147,9 @@ struct Graph::Impl {
   std::vector<std::shared_ptr<const void>> kept;
   cudaGraphExec_t executable = nullptr;
   std::size_t nodes = 0;
-  std::optional<Stream> last;                  // of the last replay
-  std::shared_ptr<ferrite::detail::Mark> end;  // of that one, if there are generators
+  // Where the generators' states were last in use, and when that ends; unset without generators.
+  std::optional<Stream> last;
+  std::shared_ptr<ferrite::detail::Mark> end;
 };
 
 Graph::Graph(const Device& device, const Graph* share) {
@@ -173,6 +179,8 @@ void Graph::capture(const std::function<void()>& work) {
   side->report_to(detail::cuda_stream(current));
   try {
     impl_->record(*side, current, work);
+    // The generators' memory was allocated there: a first replay elsewhere has to wait.
+    if (!impl_->generators.empty()) impl_->end_replay(current);
   } catch (...) {
     impl_->generators.clear();
     impl_->kept.clear();
@@ -228,8 +236,7 @@ void Graph::replay() {
     const profiler::detail::DeviceWork work(stream, "graph");
     FERRITE_CUDA_CHECK(cudaGraphLaunch(impl_->executable, native_stream(stream)));
   }
-  impl_->last = stream;
-  if (!impl_->generators.empty()) impl_->end = stream.impl()->record(ferrite::detail::Timing::none);
+  if (!impl_->generators.empty()) impl_->end_replay(stream);
 }
 
 }  // namespace ferrite::cuda

@@ -57,6 +57,7 @@ class CudaMark final : public Mark {
                   "the event is part of a graph that was captured, which does not run when it is "
                   "recorded; wait for the stream of a replay");
     const DeviceGuard guard(device_);
+    const CaptureRelaxed relaxed;
     about_to_wait("synchronize");
     FERRITE_CUDA_CHECK(cudaEventSynchronize(event_));
   }

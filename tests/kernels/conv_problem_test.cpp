@@ -45,6 +45,15 @@ TEST_CASE("libraries are used for dense float32 and 16-bit types") {
   CHECK_FALSE(none.for_library());
 }
 
+TEST_CASE("what needs indices of 64 bits does not go to a library") {
+  const auto side = [](std::int64_t n) {
+    const Tensor image = zeros({1, 1, 1, 1}).expand({1, 1, n, n});
+    return Operands{image, zeros({1, 1, 1, 1}), image, {}}.for_library();
+  };
+  CHECK(side(46'340));
+  CHECK_FALSE(side(46'341));  // 2^31 elements and some
+}
+
 TEST_CASE("depthwise convolutions go to a library only for channels-last") {
   for (const MemoryFormat format : {kContiguous, kChannelsLast}) {
     Operands k = operands(kFloat16, format);

@@ -200,6 +200,8 @@ void NcclClique::give_up(const char* op, ncclResult_t result) {
 }
 
 void NcclClique::finish() {
+  // It frees memory, which would otherwise invalidate this thread's capture.
+  const cuda::detail::CaptureRelaxed relaxed;
   group("device_comm", kLastWait,
         [&](std::size_t, ncclComm_t& member) { return library_.finalize(member); });
   for (std::size_t d = 0; d < devices_.size(); ++d) {

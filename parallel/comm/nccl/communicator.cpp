@@ -75,6 +75,8 @@ bool Communicator::finish(Deadline deadline) {
     {
       const std::lock_guard lock(mutex_);
       if (!communicator_) return true;
+      // It frees memory, which would otherwise invalidate this thread's capture.
+      const cuda::detail::CaptureRelaxed relaxed;
       const ncclResult_t result = first ? library_.finalize(communicator_) : poll();
       if (result == ncclSuccess) {
         library_.destroy(std::exchange(communicator_, nullptr));
