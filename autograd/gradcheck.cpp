@@ -1,6 +1,9 @@
 #include "ferrite/autograd/gradcheck.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <string>
 
 #include "ferrite/autograd/engine.h"
 #include "ferrite/autograd/grad_mode.h"
@@ -54,46 +57,56 @@ void check_input(const Tensor& t, std::size_t index) {
                 t.describe());
 }
 
-/// The gradients as a function of the inputs, for the second order.
-GradcheckFunction gradient_function(const GradcheckFunction& function, const Tensor& direction,
-                                    std::size_t which) {
-  return [=](const std::vector<Tensor>& inputs) {
+/// The gradient of input `which` as a function of the inputs and, behind them, of the gradient of
+/// the output.
+GradcheckFunction gradient_function(const GradcheckFunction& function, std::size_t which) {
+  return [=](const std::vector<Tensor>& all) {
+    const std::vector<Tensor> inputs(all.begin(), all.end() - 1);
     const Tensor out = function(inputs);
-    EnableGradGuard guard;
-    return grad({&out, 1}, {&inputs[which], 1}, {&direction, 1}, true, true)[0];
+    const EnableGradGuard guard;
+    const Tensor gradient = grad({&out, 1}, {&inputs[which], 1}, {&all.back(), 1}, true, true,
+                                 /*allow_unused=*/true)[0];
+    if (gradient.defined()) return gradient;
+    const Tensor none = empty_like(inputs[which]);
+    kernels::fill(current_stream(none.device()), none, 0);
+    return none;
   };
 }
 
-}  // namespace
-
-bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
-               const GradcheckOptions& options) {
-  const Tensor out = function(inputs);
-  FERRITE_CHECK(out.defined() && out.dtype() == kFloat64, DTypeError, "gradcheck",
-                "the function must return float64, got {}", out.describe());
-  FERRITE_CHECK(out.requires_grad(), AutogradError, "gradcheck",
-                "the function's result does not depend on an input that requires a gradient");
-  const Tensor direction = direction_like(out);
-  const std::vector<double> weights = direction.to_vector<double>();
-
-  std::vector<Tensor> wanted;
-  std::vector<std::size_t> positions;
+/// The inputs that require a gradient.
+std::vector<std::size_t> wanted_of(const std::vector<Tensor>& inputs) {
+  std::vector<std::size_t> wanted;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
     check_input(inputs[i], i);
-    wanted.push_back(inputs[i]);
-    positions.push_back(i);
+    wanted.push_back(i);
   }
-  const std::vector<Tensor> analytic =
-      grad({&out, 1}, wanted, {&direction, 1}, false, false, /*allow_unused=*/true);
+  return wanted;
+}
 
+/// The analytic gradient of each of the wanted inputs, undefined for 0.
+std::vector<Tensor> analytic_gradients(const Tensor& out, const Tensor& direction,
+                                       const std::vector<Tensor>& wanted) {
+  if (!out.requires_grad()) return std::vector<Tensor>(wanted.size());
+  return grad({&out, 1}, wanted, {&direction, 1}, false, false, /*allow_unused=*/true);
+}
+
+/// gradcheck() of the first order. `of` is what the messages say the gradients are of.
+void check_first_order(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
+                       const GradcheckOptions& options, const std::string& of) {
+  const std::vector<std::size_t> positions = wanted_of(inputs);
+  std::vector<Tensor> wanted;
+  for (const std::size_t i : positions) wanted.push_back(inputs[i]);
+  const Tensor out = function(inputs), direction = direction_like(out);
+  const std::vector<double> weights = direction.to_vector<double>();
+  const std::vector<Tensor> analytic = analytic_gradients(out, direction, wanted);
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const std::vector<Tensor> points = elements(wanted[k]);
     const std::vector<double> values = wanted[k].to_vector<double>();
     std::vector<double> slopes(points.size(), 0.0);
     if (analytic[k].defined()) {
       FERRITE_CHECK(analytic[k].shape() == wanted[k].shape(), ShapeError, "gradcheck",
-                    "the gradient of input {} is {}, the input {}", positions[k],
+                    "{}the gradient of input {} is {}, the input {}", of, positions[k],
                     analytic[k].describe(), wanted[k].describe());
       slopes = analytic[k].to_vector<double>();
     }
@@ -108,19 +121,31 @@ bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inp
       FERRITE_CHECK(
           std::abs(slopes[e] - numeric) <= options.atol + options.rtol * std::abs(numeric),
           AutogradError, "gradcheck",
-          "input {}, element {}: the tape says {}, finite differences say {}", positions[k], e,
-          slopes[e], numeric);
+          "{}input {}, element {}: the tape says {}, finite differences say {}", of, positions[k],
+          e, slopes[e], numeric);
     }
   }
-  if (options.second_order) {
-    GradcheckOptions first = options;
-    first.second_order = false;
-    for (std::size_t i : positions) {
-      Tensor probe = gradient_function(function, direction, i)(inputs);
-      if (probe.requires_grad())
-        gradcheck(gradient_function(function, direction, i), inputs, first);
-    }
-  }
+}
+
+}  // namespace
+
+bool gradcheck(const GradcheckFunction& function, const std::vector<Tensor>& inputs,
+               const GradcheckOptions& options) {
+  const Tensor out = function(inputs);
+  FERRITE_CHECK(out.defined() && out.dtype() == kFloat64, DTypeError, "gradcheck",
+                "the function must return float64, got {}", out.describe());
+  FERRITE_CHECK(out.requires_grad(), AutogradError, "gradcheck",
+                "the function's result does not depend on an input that requires a gradient");
+  check_first_order(function, inputs, options, "");
+  if (!options.second_order) return true;
+  std::vector<Tensor> all = inputs;
+  all.push_back(direction_like(out));
+  all.back().set_requires_grad();
+  for (const std::size_t i : wanted_of(inputs))
+    check_first_order(gradient_function(function, i), all, options,
+                      fmt::format("gradient of input {} (where input {} is the gradient of the "
+                                  "result): ",
+                                  i, inputs.size()));
   return true;
 }
 

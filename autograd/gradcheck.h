@@ -13,7 +13,8 @@ struct GradcheckOptions {
   double eps = 1e-6;   ///< step of the central differences
   double atol = 1e-5;  ///< |analytic - numeric| <= atol + rtol * |numeric|
   double rtol = 1e-3;  ///< the allowed difference as a part of the numeric gradient
-  /// Also checks the gradient of the gradient (create_graph).
+  /// Also checks the gradients of each gradient (create_graph), by the inputs and by the gradient
+  /// of the result.
   bool second_order = false;
 };
 
