@@ -270,6 +270,11 @@ void detail::link_inputs(Node& node, std::span<const Tensor> inputs) {
 
 void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32_t output) {
   Meta& meta = require_meta(out);
+  FERRITE_CHECK(
+      !meta.node && !meta.requires_grad, AutogradError, node->name,
+      "{} is on the tape already, as an input or as the result of another operation, and "
+      "cannot become the result of this one; return a view of it (x.view_as(x)) or a copy",
+      out.describe());
   meta.node = std::move(node);
   meta.output = output;
 }

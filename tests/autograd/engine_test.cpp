@@ -187,6 +187,47 @@ TEST_CASE("second order by gradcheck") {
       {a, b}, {.second_order = true}));
 }
 
+TEST_CASE("gradgradcheck finds gradients that are right, but not on the tape as they should be") {
+  const auto squared = [](auto gradient_of) {
+    return [gradient_of](const std::vector<Tensor>& in) {
+      const Tensor& x = in[0];
+      const Tensor out = no_grad([&] { return x * x; });
+      if (autograd::recording(x))
+        autograd::record(out, "squared", {x},
+                         [x = autograd::Saved(x), gradient_of](const Tensor& g, autograd::Needs) {
+                           return gradient_of(g, x.get());
+                         });
+      return out;
+    };
+  };
+  using T = const Tensor&;
+  const Tensor x = leaf({0.5, -1.25, 2});
+  CHECK(autograd::gradgradcheck(squared([](T g, T v) { return g * v * 2; }), {x}));
+  const auto no_x = squared([](T g, T v) { return g * v.detach() * 2; });
+  const auto no_grad_of_out = squared([](T g, T v) { return g.detach() * v * 2; });
+  const auto neither = squared([](T g, T v) { return (g * v * 2).detach(); });
+  for (const auto& f :
+       {autograd::GradcheckFunction(no_x), autograd::GradcheckFunction(no_grad_of_out),
+        autograd::GradcheckFunction(neither)}) {
+    CHECK(autograd::gradcheck(f, {x}));
+    CHECK_THROWS_WITH_AS(autograd::gradgradcheck(f, {x}), doctest::Contains("gradient of input 0"),
+                         AutogradError);
+  }
+  // Of constant gradients.
+  CHECK(autograd::gradgradcheck([](const auto& in) { return in[0] * 3; }, {x}));
+  CHECK(autograd::gradgradcheck([](const auto& in) { return in[0] * 3 + in[1]; }, {x, leaf({1})}));
+}
+
+TEST_CASE("what is on the tape cannot become the result of an operation") {
+  const Tensor x = leaf({2, 3}), y = x * 2;
+  const auto same = [](const Tensor& g, autograd::Needs) { return g; };
+  for (const Tensor& t : {x, y}) {
+    CHECK_THROWS_WITH_AS(autograd::record(t, "reversed", {t}, same),
+                         doctest::Contains("on the tape already"), AutogradError);
+    CHECK(t.is_leaf() == t.is_same(x));
+  }
+}
+
 TEST_CASE("grad(): only the requested gradients, in that order") {
   const Tensor x = leaf({2}), y = leaf({3}), unused = leaf({1});
   const Tensor h = x * y, out = h * h;
