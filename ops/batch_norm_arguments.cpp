@@ -47,8 +47,7 @@ void check_batch_norm(const BatchNorm& args) {
   check_parameter(args.running_mean, shape, input, "running_mean", op);
   check_parameter(args.running_var, shape, input, "running_var", op);
   const Tensor &mean = args.running_mean, &var = args.running_var;
-  FERRITE_CHECK(mean.defined() == var.defined(), ValueError, op,
-                "running_mean and running_var must both be there, or neither");
+  check_running(mean, var, op);
   FERRITE_CHECK(!mean.defined() || mean.dtype() == var.dtype(), DTypeError, op,
                 "running_mean is {}, running_var {}", mean.dtype(), var.dtype());
   FERRITE_CHECK(args.options.training || mean.defined(), ValueError, op,

@@ -47,8 +47,7 @@ Tensor instance_norm(const Tensor& input, const Tensor& running_mean, const Tens
   const profiler::OpRange range("instance_norm", input, running_mean, running_var, weight, bias);
   constexpr const char* op = "instance_norm";
   check(input, op);
-  FERRITE_CHECK(running_mean.defined() == running_var.defined(), ValueError, op,
-                "running_mean and running_var must both be there, or neither");
+  ops::norms::check_running(running_mean, running_var, op);
   return ops::renamed(op, [&] {
     // It also checks the statistics.
     if (!o.use_input_stats)

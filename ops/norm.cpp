@@ -41,6 +41,14 @@ void check_eps(double eps, const char* op) {
   FERRITE_CHECK(eps >= 0, ValueError, op, "eps must be 0 or more, got {}", eps);
 }
 
+void check_running(const Tensor& mean, const Tensor& var, const char* op) {
+  FERRITE_CHECK(mean.defined() == var.defined(), ValueError, op,
+                "running_mean and running_var must both be there, or neither");
+  FERRITE_CHECK(!mean.defined() || !(mean.requires_grad() || var.requires_grad()), ValueError, op,
+                "running_mean and running_var have no gradient, but one requires it; the arguments "
+                "are (input, running_mean, running_var, weight, bias)");
+}
+
 void check_parameter(const Tensor& t, const Shape& shape, const Tensor& input, const char* name,
                      const char* op) {
   if (!t.defined()) return;

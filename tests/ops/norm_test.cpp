@@ -358,6 +358,13 @@ TEST_CASE("statistics of parts combine to those of the whole") {
 TEST_CASE("norms refuse bad arguments") {
   const Tensor x = noise({4, 3, 2}, kFloat32), w = ones({3}), mean = zeros({3}), var = ones({3});
   CHECK_THROWS_AS(batch_norm(Tensor(), mean, var), ValueError);
+  // libtorch's order of arguments.
+  const Tensor weight = ones_like(mean).set_requires_grad(), bias = zeros_like(mean);
+  CHECK_THROWS_WITH_AS(batch_norm(x, weight, bias, mean, var, true),
+                       doctest::Contains("(input, running_mean, running_var, weight, bias)"),
+                       ValueError);
+  CHECK_THROWS_AS(instance_norm(x, weight, bias), ValueError);
+  CHECK(equal(weight, ones_like(mean)));
   CHECK_THROWS_AS(batch_norm(ones({4}), mean, var), ShapeError);
   CHECK_THROWS_AS(batch_norm(x.to(kInt64), mean, var), DTypeError);
   CHECK_THROWS_AS(batch_norm(x, mean, var, ones({4})), ShapeError);
