@@ -47,6 +47,10 @@ class Machine : private PickleTensors {
           "torch.{} is an element type that Ferrite does not have; convert the tensor before it is "
           "saved",
           name);
+    if (module.starts_with("__torch__"))
+      fail(
+          "is a TorchScript archive, which torch.jit.save() and libtorch's torch::save() write; "
+          "convert it in Python: torch.save(torch.jit.load(path).state_dict(), \"weights.pth\")");
     if (!find_callable(whole))
       fail(
           "refers to {}.{}, which weights do not need; nothing of it was executed. Save the "

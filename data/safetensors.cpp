@@ -296,6 +296,10 @@ namespace ferrite {
 
 namespace {
 
+bool is_pth_name(const std::filesystem::path& path) {
+  return path.extension() == ".pth" || path.extension() == ".pt";
+}
+
 /// Whether it is the state of an optimizer, a scheduler or a GradScaler, by names that these have
 /// here or in PyTorch.
 bool is_of_training(const auto& state, const char* groups) {
@@ -306,8 +310,7 @@ bool is_of_training(const auto& state, const char* groups) {
 
 void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata, const data::SaveOptions& options) {
-  if (path.extension() != ".pth" && path.extension() != ".pt")
-    return data::save_safetensors(state_dict, path, metadata, options);
+  if (!is_pth_name(path)) return data::save_safetensors(state_dict, path, metadata, options);
   FERRITE_CHECK(metadata.empty(), ValueError, "save",
                 "'{}' would be a file of torch.save(), which has no metadata; choose the extension "
                 ".safetensors, or save a tree with data::save_pth()",
@@ -333,6 +336,11 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
       found,
       {.map_location = options.map_location, .mmap = options.mmap, .checksums = options.checksums});
   StateDict wanted;
+  if (value.is_tensor()) {
+    StateDict one;
+    one.insert("0", value.to_tensor());
+    return one;
+  }
   const bool of_training = value.is_dict() && is_of_training(value, "param_groups");
   for (const auto& [name, tensor] : of_training ? data::state_of_torch(value) : value.tensors())
     if (name.starts_with(options.only_prefix))
@@ -343,12 +351,15 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
 }
 
 void save(const std::vector<Tensor>& tensors, const std::filesystem::path& path) {
+  if (is_pth_name(path))
+    return data::save_pth(data::Value::list({tensors.begin(), tensors.end()}), path);
   StateDict dict;
   for (std::size_t i = 0; i < tensors.size(); ++i) dict.insert(std::to_string(i), tensors[i]);
   save(dict, path);
 }
 
 void save(const Tensor& tensor, const std::filesystem::path& path) {
+  if (is_pth_name(path)) return data::save_pth(data::Value(tensor), path);
   save(std::vector{tensor}, path);
 }
 

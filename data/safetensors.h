@@ -139,9 +139,9 @@ void save(const StateDict& state_dict, const std::filesystem::path& path,
           const data::Metadata& metadata = {}, const data::SaveOptions& options = {});
 /// Reads a state dict that save(), Python's safetensors or torch.save() wrote, whatever the file's
 /// name. The state of PyTorch's optimizers and schedulers is read by data::state_of_torch(), and
-/// written by data::state_for_torch(). Of another checkpoint of torch.save() it has all tensors
-/// under dotted names (data::load_pth has the rest). Files with an index are read by the index's
-/// path or that of their folder:
+/// written by data::state_for_torch(). A tensor alone is named "0". Of another checkpoint of
+/// torch.save() it has all tensors under dotted names (data::load_pth has the rest). Files with an
+/// index are read by the index's path or that of their folder:
 ///   model.load_state_dict(load("resnet18.pth"));
 ///   model.load_state_dict(load("large_model/"));
 ///   load("run.safetensors", {.map_location = "cuda:1", .only_prefix = "model."});
@@ -164,7 +164,8 @@ void save(const T& object, const std::filesystem::path& path) {
 template <class T>
 requires requires(T& object, const StateDict& state) { object.load_state_dict(state); }
 void load(T& object, const std::filesystem::path& path) { object.load_state_dict(load(path)); }
-/// Tensors without names: they are named "0", "1", ... in the file.
+/// Tensors without names, which torch.load() reads as a list, or as a tensor, where the path ends
+/// in .pth or .pt. In a safetensors file they are named "0", "1", ...
 void save(const std::vector<Tensor>& tensors, const std::filesystem::path& path);
 void save(const Tensor& tensor, const std::filesystem::path& path);
 void load(std::vector<Tensor>& tensors, const std::filesystem::path& path);

@@ -294,6 +294,18 @@ TEST_CASE("pth: what was saved loads again, sharing what was shared") {
         std::vector<std::complex<double>>(2, {1, 2}));
   CHECK(dir.count() == 1);
 
+  // Tensors without names are tensors for Python.
+  save(large, dir / "one.pt");
+  save(std::vector{large, base}, dir / "two.pth");
+  check_equal(load_pth(dir / "one.pt").to_tensor(), large);
+  CHECK(load_pth(dir / "two.pth").items().size() == 2);
+  Tensor one;
+  std::vector<Tensor> two;
+  load(one, dir / "one.pt");
+  load(two, dir / "two.pth");
+  check_equal(one, large);
+  check_equal(two.at(1), base);
+
   // ferrite::save() chooses the format by the extension, load() by the content.
   nn::Linear layer(3, 2);
   save(layer.state_dict(), dir / "layer.pt");
@@ -314,6 +326,7 @@ TEST_CASE("pth: nothing is executed, and damage is an error with its position") 
   CHECK(contains(message("cos\nsystem\n(X\4\0\0\0"
                          "exittR."),
                  "refers to os.system"));
+  CHECK(contains(message("c__torch__\nModule\n."), "torch.jit.load(path).state_dict()"));
   CHECK(contains(message_of<IoError>([] { load_pth(recorded("module")); }), "torch.nn"));
   CHECK(contains(message("\x80\x02]q\1h\1"
                          "a."),
