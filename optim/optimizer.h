@@ -259,6 +259,31 @@ struct ParamGroup {
   Options options = {};
 };
 
+/// What is different for a group of parameters; unset is left as it is.
+struct GroupChange {
+  std::optional<double> lr = {};
+  double lr_scale = 1;  ///< the lr times this
+  std::optional<double> weight_decay = {};
+};
+
+/// `options` with the change. ValueError for a weight decay where the options have none.
+template <class Options>
+Options changed(Options options, const GroupChange& change) {
+  options.lr = change.lr.value_or(options.lr) * change.lr_scale;
+  if constexpr (requires { options.weight_decay; })
+    options.weight_decay = change.weight_decay.value_or(options.weight_decay);
+  else
+    FERRITE_CHECK(!change.weight_decay, ValueError, Options::kName, "has no weight_decay");
+  return options;
+}
+
+/// Parameters, and what is different for them from an optimizer's options:
+/// `SGD({{backbone}, {head, {.lr = 0.1}}}, {.lr = 0.01, .momentum = 0.9})`.
+struct ChangedGroup {
+  std::vector<Tensor> parameters;  ///< the tensors of the group
+  GroupChange change = {};
+};
+
 /// A group in an optimizer: its options, which may be changed between steps, and its parameters.
 /// `sgd.param_groups()[0].lr = 0.01`. A captured step sees only what set_lr() and set_momentum()
 /// change.
@@ -302,6 +327,13 @@ class OptimizerWith : public Optimizer {
   /// ValueError if no group has a parameter.
   explicit OptimizerWith(const std::vector<Group>& groups) : Optimizer(Options::kName) {
     for (const Group& g : groups) add_param_group(g.parameters, g.options);
+    check_not_empty();
+  }
+
+  /// Groups that differ from `options` in a few things.
+  OptimizerWith(const std::vector<ChangedGroup>& groups, const Options& options)
+      : Optimizer(Options::kName) {
+    for (const ChangedGroup& g : groups) add_param_group(g.parameters, changed(options, g.change));
     check_not_empty();
   }
 

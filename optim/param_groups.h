@@ -12,7 +12,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,13 +20,6 @@
 #include "ferrite/optim/optimizer.h"
 
 namespace ferrite::optim {
-
-/// What a rule changes in the options; unset is left as it is.
-struct GroupChange {
-  std::optional<double> lr = {};
-  double lr_scale = 1;  ///< the lr times this
-  std::optional<double> weight_decay = {};
-};
 
 /// The parameters that it is for, and the change. A parameter takes every rule that is for it, in
 /// their order.
@@ -62,16 +54,9 @@ std::vector<ParamGroup<Options>> param_groups(const nn::Module& model, const Opt
                                               const std::vector<GroupRule>& rules) {
   std::vector<ParamGroup<Options>> groups;
   for (auto& [taken, parameters] : detail::grouped(model, rules)) {
-    Options changed = options;
-    for (const GroupRule* rule : taken) {
-      const GroupChange& c = rule->change;
-      changed.lr = c.lr.value_or(changed.lr) * c.lr_scale;
-      if constexpr (requires { changed.weight_decay; })
-        changed.weight_decay = c.weight_decay.value_or(changed.weight_decay);
-      else
-        FERRITE_CHECK(!c.weight_decay, ValueError, Options::kName, "has no weight_decay");
-    }
-    groups.push_back({std::move(parameters), changed});
+    Options own = options;
+    for (const GroupRule* rule : taken) own = changed(own, rule->change);
+    groups.push_back({std::move(parameters), own});
   }
   return groups;
 }
