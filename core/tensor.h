@@ -671,6 +671,10 @@ template <Size... Sizes>
 Tensor empty(Sizes... sizes) {
   return empty(shape_of(sizes...));
 }
+template <Size N, Option T>
+Tensor empty(N size, const T& option) {
+  return empty(shape_of(size), options_of(option));
+}
 /// A tensor of this shape, whose elements are not set, with this tensor's dtype and device unless
 /// an option says otherwise.
 template <Option T>
@@ -679,8 +683,23 @@ Tensor Tensor::new_empty(const Shape& shape, const T& option) const {
 }
 /// A tensor whose elements are not set.
 Tensor empty_strided(const Shape& shape, const Strides& strides, const TensorOptions& options = {});
+namespace detail {
+/// Dtype, device and memory format of `like`.
+inline TensorOptions options_like(const Tensor& like) {
+  return {.dtype = like.dtype(),
+          .device = like.device(),
+          .memory_format = like.suggest_memory_format()};
+}
+}  // namespace detail
+
 /// Shape, dtype and device of `like`; also its memory format if it is dense.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::preserve);
+/// With the shape of `like`, and its dtype, device and memory format where the option gives no
+/// other.
+template <Option T>
+Tensor empty_like(const Tensor& like, const T& option) {
+  return empty(like.shape(), options_of(option, detail::options_like(like)));
+}
 /// Wraps `data` without copying; `deleter` runs when the last tensor releases it. ValueError for a
 /// null pointer if there are elements.
 Tensor from_blob(void* data, const Shape& shape, DType dtype = get_default_dtype(),
@@ -713,6 +732,11 @@ template <class T>
 requires std::same_as<T, TensorOptions> || std::same_as<T, TensorOptionsBuilder> Tensor
 from_blob(void* data, const Shape& shape, const T& options, std::function<void()> deleter = {}) {
   return from_blob(data, shape, contiguous_strides(shape), options, std::move(deleter));
+}
+/// As in libtorch, with a deleter of the pointer before the options.
+template <std::invocable<void*> Deleter, class T>
+Tensor from_blob(void* data, const Shape& shape, Deleter deleter, const T& options) {
+  return from_blob(data, shape, options, [=]() mutable { deleter(data); });
 }
 /// Copies `values` (row-major) into a new tensor on the host; ShapeError unless the counts agree.
 template <class T>

@@ -60,7 +60,14 @@ struct NamedTensor : std::pair<std::string, Tensor> {
   /// The tensor.
   const Tensor& value() const { return second; }
 };
-using NamedModule = std::pair<std::string, Module*>;  ///< a name and its module
+/// `for (auto& [name, module] : net.named_modules())`; m.key() and m.value() in libtorch.
+struct NamedModule : std::pair<std::string, Module*> {
+  using pair::pair;
+  /// The name.
+  const std::string& key() const { return first; }
+  /// The module.
+  Module* value() const { return second; }
+};
 
 /// How load_state_dict() treats names and shapes that differ.
 struct LoadOptions {
@@ -177,6 +184,20 @@ class Module {
   std::vector<NamedTensor> named_parameters() const;
   /// Those whose names fit `pattern`, which is that of requires_grad_(): `parameters("*.bias")`.
   std::vector<Tensor> parameters(std::string_view pattern) const;
+  /// With `recurse` false, those of this module alone.
+  template <std::same_as<bool> Recurse>
+  std::vector<NamedTensor> named_parameters(Recurse recurse) const {
+    std::vector<NamedTensor> all = named_parameters();
+    if (!recurse)
+      std::erase_if(all, [](const auto& p) { return p.key().find('.') != p.key().npos; });
+    return all;
+  }
+  template <std::same_as<bool> Recurse>
+  std::vector<Tensor> parameters(Recurse recurse) const {
+    std::vector<Tensor> tensors;
+    for (const NamedTensor& p : named_parameters(recurse)) tensors.push_back(p.value());
+    return tensors;
+  }
   /// The buffers of this module and of all below it, in order of registration.
   std::vector<Tensor> buffers() const;
   /// The buffers of this module and of all below it, with names such as
@@ -242,6 +263,11 @@ class Module {
   // ---- Operations on all tensors and modules. Most return *this.
   /// Calls `f` on every submodule, children first, then on this one.
   Module& apply(const std::function<void(Module&)>& f);
+  /// Calls `f` with the path ("" for this one) and the module of named_modules().
+  Module& apply(const std::function<void(const std::string&, Module&)>& f) {
+    for (const NamedModule& named : named_modules()) f(named.key(), *named.value());
+    return *this;
+  }
   /// The same on those that are an M: `net.apply<nn::Linear>([](nn::Linear& l) { ... })`.
   template <std::derived_from<Module> M, std::invocable<M&> F>
   Module& apply(F f) {

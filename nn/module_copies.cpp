@@ -70,9 +70,12 @@ Module::Module(const Module& other)
       has_tensors_(other.has_tensors_),
       is_part_(other.is_part_),
       call_path_(other.call_path_.load()) {
-  FERRITE_CHECK(cloning > 0, Error, "module",
-                "{} was copied; pass modules by reference, or make an independent one with clone()",
-                other.name());
+  FERRITE_CHECK(
+      cloning > 0, Error, "module",
+      "{} was copied; pass modules by reference, or make an independent one with clone(). To "
+      "be a part of another module it is a member, which the constructor registers: "
+      "register_module(\"fc\", fc)",
+      other.name());
   FERRITE_CHECK(!other.wrapped(), Error, "clone",
                 "{} wraps a {} that is not its own; clone that, and wrap the clone", other.name(),
                 other.wrapped()->name());

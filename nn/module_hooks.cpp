@@ -164,10 +164,10 @@ void Module::warn_of_skipped_hooks() const {
   if (outer_hooks_->empty()) return;
   warn_once(
       given, "module",
-      fmt::format("'{}' was called, but not as a part of a call of the module around it whose "
+      fmt::format("{} was called, but not as a part of a call of the module around it whose "
                   "hooks or mixed precision therefore did nothing; call that module as net(x), "
                   "not net.forward(x)",
-                  call_path()));
+                  *call_path() ? fmt::format("'{}'", call_path()) : name()));
 }
 
 ModuleHook Module::register_forward_pre_hook(ForwardPreHook f) {

@@ -34,15 +34,6 @@ Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 /// Elements of one value, with the shape, dtype, device and memory format of another tensor.
 Tensor full_like(const Tensor& like, Scalar value);
-namespace detail {
-/// Dtype, device and memory format of `like`.
-inline TensorOptions options_like(const Tensor& like) {
-  return {.dtype = like.dtype(),
-          .device = like.device(),
-          .memory_format = like.suggest_memory_format()};
-}
-}  // namespace detail
-
 /// With the shape of `like`, and its dtype, device and memory format where the option gives no
 /// other.
 template <Option T>
@@ -315,6 +306,14 @@ Tensor randn(const Shape& shape, const O& option) {
   return randn(shape, options_of(option));
 }
 template <Option O>
+Tensor rand_like(const Tensor& like, const O& option) {
+  return rand(like.shape(), options_of(option, detail::options_like(like)));
+}
+template <Option O>
+Tensor randn_like(const Tensor& like, const O& option) {
+  return randn(like.shape(), options_of(option, detail::options_like(like)));
+}
+template <Option O>
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const O& option) {
   return randint(low, high, shape, options_of(option, {.dtype = kInt64}));
 }
@@ -364,6 +363,24 @@ Tensor rand(Sizes... sizes) {
 template <Size... Sizes>
 Tensor randn(Sizes... sizes) {
   return randn(shape_of(sizes...));
+}
+
+// ---- One size and an option: zeros(3, kLong).
+template <Size N, Option O>
+Tensor zeros(N size, const O& option) {
+  return zeros(shape_of(size), options_of(option));
+}
+template <Size N, Option O>
+Tensor ones(N size, const O& option) {
+  return ones(shape_of(size), options_of(option));
+}
+template <Size N, Option O>
+Tensor rand(N size, const O& option) {
+  return rand(shape_of(size), options_of(option));
+}
+template <Size N, Option O>
+Tensor randn(N size, const O& option) {
+  return randn(shape_of(size), options_of(option));
 }
 
 }  // namespace ferrite

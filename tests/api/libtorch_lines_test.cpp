@@ -89,6 +89,21 @@ TEST_CASE("tensors have libtorch's ways in and out") {
   t = from_blob(x.data_ptr(), {2, 3}, TensorOptions{.dtype = kFloat32, .device = kCPU});
   t = from_blob(x.data_ptr<float>(), {2, 3}, dtype(kFloat32).requires_grad(true)).clone();
   CHECK(t.requires_grad());
+  int freed = 0;
+  {
+    const auto deleter = [&](void* p) { freed += p == x.data_ptr(); };
+    const Tensor blob = from_blob(x.data_ptr(), {2, 3}, deleter, kFloat);
+    const Tensor other = from_blob(x.data_ptr(), {6}, deleter, dtype(kFloat).device(kCPU));
+    CHECK(equal(blob, other.view({2, 3})));
+    CHECK(freed == 0);
+  }
+  CHECK(freed == 2);
+  CHECK(randn(3, requires_grad()).requires_grad());
+  CHECK(zeros(x.size(0), kLong).dtype() == kLong);
+  CHECK((ones(2, kCPU) + rand(2, "cpu") + empty(2, x.device()).zero_()).sizes() == Shape{2});
+  CHECK(rand_like(x, dtype(kDouble)).dtype() == kDouble);
+  CHECK(randn_like(x, requires_grad()).requires_grad());
+  CHECK(empty_like(x, kInt).sizes() == x.sizes());
   auto accessor = x.accessor<float, 2>();
   accessor[1][0] = 2;
   CHECK(x[1][0].item<float>() == 2);
@@ -304,6 +319,11 @@ TEST_CASE("optimizers, devices and layers are set up as in libtorch") {
     CHECK(nn::Linear(2, 2).weight.device() == Device("cpu:0"));
   }
   { cuda::CUDAGuard guard(-1); }
+  optim::SGD groups({{{ones({2}, requires_grad())}}, {{ones({3}, requires_grad())}, {.lr = 0.3}}},
+                    {.lr = 0.1, .momentum = 0.9});
+  CHECK(groups.param_groups()[0].lr == 0.1);
+  CHECK(groups.param_groups()[1].lr == 0.3);
+  CHECK(groups.param_groups()[1].momentum == 0.9);
   const data::DistributedSampler sampler(10, {.num_replicas = 2, .rank = 1});
   CHECK(sampler.size() == 5);
   nn::Transformer transformer(8, 2, 1, 1, 16);
@@ -323,6 +343,15 @@ TEST_CASE("optimizers, devices and layers are set up as in libtorch") {
   net[0].add_module("act", nn::ReLU());
   net[0].add_module("owned", std::make_unique<nn::Tanh>());
   CHECK(net[0].children().size() == 3);
+  CHECK(net.parameters(false).empty());
+  CHECK(net[0].named_parameters(false).size() == 2);
+  CHECK(net.parameters("*.bias").size() == 2);
+  std::string paths;
+  net.apply([&](const std::string& path, nn::Module&) { paths += path + " "; });
+  for (const auto& module : net.named_children()) paths += module.key() + module.value()->name();
+  CHECK(paths ==
+        " conv conv.extra conv.act conv.owned relu convConv2d"
+        "reluReLU");
   nn::LSTM lstm(2, 3);
   auto [output, state] = lstm(randn({4, 1, 2}));
   auto [h, c] = state;
