@@ -24,10 +24,11 @@ class Device {
 
   /// The host.
   constexpr Device() = default;
-  /// `index` -1 is the host for cpu, the current device for cuda. DeviceError for a CUDA device that
-  /// is not there, also where it would not be used: ask cuda::is_available() first.
+  /// `index` -1 is the host for cpu, the current device for cuda. DeviceError for a CUDA device
+  /// that is not there, also where it would not be used: ask cuda::is_available() first.
   Device(DeviceType type, int index = -1);
-  /// Parses "cpu", "cpu:1", "cuda", "cuda:0"; throws DeviceError naming the accepted forms, or as above.
+  /// Parses "cpu", "cpu:1", "cuda", "cuda:0"; throws DeviceError naming the accepted forms, or as
+  /// above.
   Device(std::string_view text);
   Device(const char* text) : Device(std::string_view(text)) {}
   Device(const std::string& text) : Device(std::string_view(text)) {}
