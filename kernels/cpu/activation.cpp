@@ -10,7 +10,7 @@ namespace ferrite::kernels::cpu {
 namespace {
 
 using simd::all;
-using simd::expm1_below_0;
+using simd::expm1_to_1;
 using simd::sigmoid;
 
 constexpr double kGeluScale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
@@ -112,9 +112,8 @@ Block<C> activation_block(UnaryOp op) {
       return block_of<C>(
           [](const V& x, const V& slope, const V&) { return V{} < x ? x : x * slope; });
     case UnaryOp::elu:
-      return block_of<C>([](const V& x, const V& alpha, const V&) {
-        return V{} < x ? x : alpha * expm1_below_0(x);
-      });
+      return block_of<C>(
+          [](const V& x, const V& alpha, const V&) { return V{} < x ? x : alpha * expm1_to_1(x); });
     case UnaryOp::gelu:
       return block_of<C>([](const V& x, const V&, const V&) { return x * normal_cdf(x); });
     case UnaryOp::gelu_tanh:
@@ -130,12 +129,11 @@ Block<C> activation_block(UnaryOp op) {
       });
     case UnaryOp::celu:
       return block_of<C>([](const V& x, const V& alpha, const V&) {
-        return V{} < x ? x : alpha * expm1_below_0(x / alpha);
+        return V{} < x ? x : alpha * simd::expm1(x / alpha);
       });
     case UnaryOp::selu:
       return block_of<C>([](const V& x, const V&, const V&) {
-        return V{} < x ? x * all<V>(kSeluScale)
-                       : all<V>(kSeluScale * kSeluAlpha) * expm1_below_0(x);
+        return V{} < x ? x * all<V>(kSeluScale) : all<V>(kSeluScale * kSeluAlpha) * expm1_to_1(x);
       });
     default:
       return piecewise_block<C>(op);

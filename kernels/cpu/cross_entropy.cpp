@@ -1,6 +1,7 @@
 #include "ferrite/kernels/cross_entropy.h"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 

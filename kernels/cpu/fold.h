@@ -2,8 +2,9 @@
 // the end. The order depends on the number of elements alone, not on the size of a register.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "ferrite/kernels/cpu/simd.h"
 
@@ -76,7 +77,7 @@ Compute<T> fold_registers(Vector<Compute<T>>* lanes, const T* x, std::int64_t n,
 
 }  // namespace detail
 
-/// Some thousand numbers folded by f, which takes two numbers or two vectors of them.
+/// A run of numbers folded by f, which takes two numbers or two vectors of them.
 template <class T, class F>
 [[gnu::flatten]] Compute<T> fold_run(const T* x, std::int64_t n, Compute<T> neutral, F f) {
   using V = Vector<Compute<T>>;

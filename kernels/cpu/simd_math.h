@@ -46,7 +46,6 @@ FERRITE_SIMD_FUNCTION(abs)
 FERRITE_SIMD_FUNCTION(floor)
 FERRITE_SIMD_FUNCTION(ceil)
 FERRITE_SIMD_FUNCTION(log1p)
-FERRITE_SIMD_FUNCTION(expm1)
 FERRITE_SIMD_FUNCTION(sin)
 FERRITE_SIMD_FUNCTION(cos)
 FERRITE_SIMD_FUNCTION(tanh)
@@ -89,12 +88,17 @@ V sigmoid(const V& x) {
   return all<V>(1) / (all<V>(1) + simd::exp(-x));
 }
 
-/// exp(x) - 1 for x <= 0, which Eigen computes by a logarithm.
+/// exp(x) - 1 for x <= 1. Of floats without a logarithm, which Eigen takes.
 template <class V>
-V expm1_below_0(const V& x) {
-  if constexpr (sizeof(Lane<V>) == 8) return simd::expm1(x);
+V expm1_to_1(const V& x) {
+  if constexpr (sizeof(Lane<V>) == 8) return of_array(x, [](const auto& a) { return a.expm1(); });
   const V t = simd::tanh(x * all<V>(0.5));
   return (t + t) / (all<V>(1) - t);
+}
+
+template <class V>
+V expm1(const V& x) {
+  return all<V>(1) < x ? simd::exp(x) - all<V>(1) : expm1_to_1(x);
 }
 
 /// log(1 + exp(x)).

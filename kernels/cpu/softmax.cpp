@@ -1,6 +1,7 @@
 #include "ferrite/kernels/softmax.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ferrite/kernels/cpu/axis_loop.h"
 #include "ferrite/kernels/cpu/simd_math.h"
