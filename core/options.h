@@ -130,7 +130,7 @@ inline TensorOptionsBuilder memory_format(MemoryFormat format) {
 /// converts from no type: it is an aggregate, for the sake of {.dtype = ...}.)
 template <class T>
 concept Option = std::same_as<T, TensorOptionsBuilder> || std::same_as<T, DType> ||
-    std::convertible_to<const T&, Device>;
+    (std::convertible_to<const T&, Device> && !std::same_as<T, std::nullptr_t>);
 
 /// `base` with that option.
 template <Option T>

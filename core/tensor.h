@@ -738,6 +738,10 @@ template <std::invocable<void*> Deleter, class T>
 Tensor from_blob(void* data, const Shape& shape, Deleter deleter, const T& options) {
   return from_blob(data, shape, options, [=]() mutable { deleter(data); });
 }
+template <std::invocable<void*> Deleter>
+Tensor from_blob(void* data, const Shape& shape, Deleter deleter) {
+  return from_blob(data, shape, deleter, get_default_dtype());
+}
 /// Copies `values` (row-major) into a new tensor on the host; ShapeError unless the counts agree.
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape);

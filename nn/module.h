@@ -63,6 +63,7 @@ struct NamedTensor : std::pair<std::string, Tensor> {
 /// `for (auto& [name, module] : net.named_modules())`; m.key() and m.value() in libtorch.
 struct NamedModule : std::pair<std::string, Module*> {
   using pair::pair;
+  NamedModule(pair named) : pair(std::move(named)) {}
   /// The name.
   const std::string& key() const { return first; }
   /// The module.

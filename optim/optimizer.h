@@ -266,6 +266,7 @@ struct GroupChange {
   std::optional<double> weight_decay = {};
 };
 
+namespace detail {
 /// `options` with the change. ValueError for a weight decay where the options have none.
 template <class Options>
 Options changed(Options options, const GroupChange& change) {
@@ -276,6 +277,7 @@ Options changed(Options options, const GroupChange& change) {
     FERRITE_CHECK(!change.weight_decay, ValueError, Options::kName, "has no weight_decay");
   return options;
 }
+}  // namespace detail
 
 /// Parameters, and what is different for them from an optimizer's options:
 /// `SGD({{backbone}, {head, {.lr = 0.1}}}, {.lr = 0.01, .momentum = 0.9})`.
@@ -330,10 +332,13 @@ class OptimizerWith : public Optimizer {
     check_not_empty();
   }
 
-  /// Groups that differ from `options` in a few things.
+  /// Groups that differ from `options` in a few things. A template, so that a list of tensors and
+  /// one of groups is still the former.
+  template <class = void>
   OptimizerWith(const std::vector<ChangedGroup>& groups, const Options& options)
       : Optimizer(Options::kName) {
-    for (const ChangedGroup& g : groups) add_param_group(g.parameters, changed(options, g.change));
+    for (const ChangedGroup& g : groups)
+      add_param_group(g.parameters, detail::changed(options, g.change));
     check_not_empty();
   }
 

@@ -55,7 +55,7 @@ std::vector<ParamGroup<Options>> param_groups(const nn::Module& model, const Opt
   std::vector<ParamGroup<Options>> groups;
   for (auto& [taken, parameters] : detail::grouped(model, rules)) {
     Options own = options;
-    for (const GroupRule* rule : taken) own = changed(own, rule->change);
+    for (const GroupRule* rule : taken) own = detail::changed(own, rule->change);
     groups.push_back({std::move(parameters), own});
   }
   return groups;

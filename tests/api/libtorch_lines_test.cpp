@@ -94,6 +94,7 @@ TEST_CASE("tensors have libtorch's ways in and out") {
     const auto deleter = [&](void* p) { freed += p == x.data_ptr(); };
     const Tensor blob = from_blob(x.data_ptr(), {2, 3}, deleter, kFloat);
     const Tensor other = from_blob(x.data_ptr(), {6}, deleter, dtype(kFloat).device(kCPU));
+    CHECK(equal(from_blob(x.data_ptr(), {6}, [](void*) {}), other));
     CHECK(equal(blob, other.view({2, 3})));
     CHECK(freed == 0);
   }
@@ -324,6 +325,11 @@ TEST_CASE("optimizers, devices and layers are set up as in libtorch") {
   CHECK(groups.param_groups()[0].lr == 0.1);
   CHECK(groups.param_groups()[1].lr == 0.3);
   CHECK(groups.param_groups()[1].momentum == 0.9);
+  const std::vector<Tensor> of_one = {ones({2}, requires_grad())};
+  CHECK(optim::SGD({{of_one}}, {.lr = 0.2}).param_groups()[0].lr == 0.2);
+  CHECK(optim::SGD({{{of_one[0]}}, {{ones({3}, requires_grad())}}}, {.lr = 0.2})
+            .parameters()
+            .size() == 2);
   const data::DistributedSampler sampler(10, {.num_replicas = 2, .rank = 1});
   CHECK(sampler.size() == 5);
   nn::Transformer transformer(8, 2, 1, 1, 16);
