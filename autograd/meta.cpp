@@ -268,13 +268,18 @@ void detail::link_inputs(Node& node, std::span<const Tensor> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) node.edges[i] = gradient_edge(inputs[i]);
 }
 
-void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32_t output) {
-  Meta& meta = require_meta(out);
+void detail::check_result(const Tensor& out, const char* name) {
+  const Meta* const meta = meta_of(out);
   FERRITE_CHECK(
-      !meta.node && !meta.requires_grad, AutogradError, node->name,
+      !meta || (!meta->node && !meta->requires_grad), AutogradError, name,
       "{} is on the tape already, as an input or as the result of another operation, and "
       "cannot become the result of this one; return a view of it (x.view_as(x)) or a copy",
       out.describe());
+}
+
+void detail::link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32_t output) {
+  check_result(out, node->name);
+  Meta& meta = require_meta(out);
   meta.node = std::move(node);
   meta.output = output;
 }

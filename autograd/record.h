@@ -76,12 +76,15 @@ using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
 
 void link_inputs(Node& node, Inputs inputs);
 void link_inputs(Node& node, std::span<const Tensor> inputs);
+/// AutogradError if `out` is on the tape already.
+void check_result(const Tensor& out, const char* name);
 void link_output(const Tensor& out, IntrusivePtr<Node> node, std::uint32_t output);
 void link_inplace(const Tensor& self, IntrusivePtr<Node> node);
 
 }  // namespace detail
 
-/// Makes `out` the result of a node with these inputs (undefined ones are allowed).
+/// Makes `out` the result of a node with these inputs (undefined ones are allowed). AutogradError
+/// if it is on the tape already, as an input that requires a gradient is: return a view of that.
 template <class Backward>
 void record(const Tensor& out, const char* name, detail::Inputs inputs, Backward backward) {
   auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(out.device()), 1u,
@@ -101,6 +104,7 @@ void record(const Tensor& out, const char* name, std::span<const Tensor> inputs,
 template <class Backward>
 void record_many(std::span<const Tensor> outs, const char* name, std::span<const Tensor> inputs,
                  Backward backward) {
+  for (const Tensor& out : outs) detail::check_result(out, name);
   auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(outs[0].device()),
                                                            static_cast<std::uint32_t>(outs.size()),
                                                            std::move(backward));

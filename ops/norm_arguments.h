@@ -11,10 +11,10 @@ constexpr DType statistics_dtype(DType input) { return input == kFloat64 ? kFloa
 
 void check_input(const Tensor& input, const char* op);
 void check_eps(double eps, const char* op);
-/// `t` may be undefined.
 /// That both are there, or neither, and that they are no parameters, which weight and bias in their
 /// place would be.
 void check_running(const Tensor& mean, const Tensor& var, const char* op);
+/// `t` may be undefined.
 void check_parameter(const Tensor& t, const Shape& shape, const Tensor& input, const char* name,
                      const char* op);
 
