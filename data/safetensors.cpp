@@ -336,13 +336,9 @@ StateDict load(const std::filesystem::path& path, const data::SafetensorsOptions
       found,
       {.map_location = options.map_location, .mmap = options.mmap, .checksums = options.checksums});
   StateDict wanted;
-  if (value.is_tensor()) {
-    StateDict one;
-    one.insert("0", value.to_tensor());
-    return one;
-  }
   const bool of_training = value.is_dict() && is_of_training(value, "param_groups");
-  for (const auto& [name, tensor] : of_training ? data::state_of_torch(value) : value.tensors())
+  const data::Value named = value.is_tensor() ? data::Value::dict({{"0", value}}) : value;
+  for (const auto& [name, tensor] : of_training ? data::state_of_torch(value) : named.tensors())
     if (name.starts_with(options.only_prefix))
       wanted.insert(
           name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name,

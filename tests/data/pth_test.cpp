@@ -305,6 +305,7 @@ TEST_CASE("pth: what was saved loads again, sharing what was shared") {
   load(two, dir / "two.pth");
   check_equal(one, large);
   check_equal(two.at(1), base);
+  CHECK(load(dir / "one.pt", {.only_prefix = "model."}).empty());
 
   // ferrite::save() chooses the format by the extension, load() by the content.
   nn::Linear layer(3, 2);
