@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -51,5 +52,8 @@ void captured_seek(const Stream& stream, Generator& generator, const PhiloxState
 /// If `stream` is being captured by a cuda::Graph, the graph keeps `used` until it has been
 /// destroyed.
 void captured_keep(const Stream& stream, std::shared_ptr<const void> used);
+/// If `stream` is being captured by a cuda::Graph, each replay begins with a call of `f` in the
+/// thread that replays. What it throws comes out of replay(), and nothing is replayed.
+void captured_before_replay(const Stream& stream, std::function<void()> f);
 
 }  // namespace ferrite::detail::cuda

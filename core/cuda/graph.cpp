@@ -76,6 +76,7 @@ struct Capture {
   const unsigned long long id;
   std::vector<std::unique_ptr<GraphGenerator>>& generators;
   std::vector<std::shared_ptr<const void>>& kept;
+  std::vector<std::function<void()>>& before_replay;
 };
 
 /// The captures in progress.
@@ -145,6 +146,7 @@ struct Graph::Impl {
   const std::shared_ptr<MemoryPool> pool;
   std::vector<std::unique_ptr<GraphGenerator>> generators;
   std::vector<std::shared_ptr<const void>> kept;
+  std::vector<std::function<void()>> before_replay;
   cudaGraphExec_t executable = nullptr;
   std::size_t nodes = 0;
   // Where the generators' states were last in use, and when that ends; unset without generators.
@@ -182,8 +184,10 @@ void Graph::capture(const std::function<void()>& work) {
     // The generators' memory was allocated there: a first replay elsewhere has to wait.
     if (!impl_->generators.empty()) impl_->end_replay(current);
   } catch (...) {
+    if (impl_->executable) cudaGraphExecDestroy(std::exchange(impl_->executable, nullptr));
     impl_->generators.clear();
     impl_->kept.clear();
+    impl_->before_replay.clear();
     throw;
   }
 }
@@ -203,7 +207,7 @@ void Graph::Impl::record(CudaStream& side, const Stream& outside,
   std::exception_ptr error;
   try {
     id = side.capture_id();
-    Capture capture{outside, id, generators, kept};
+    Capture capture{outside, id, generators, kept, before_replay};
     const ActiveCapture active(capture);
     const StreamGuard use(stream);
     work();
@@ -229,6 +233,7 @@ void Graph::replay() {
   const DeviceGuard guard(impl_->device);
   const Stream stream = current_stream(impl_->device);
   const profiler::OpRange profiled("graph_replay");
+  for (const auto& f : impl_->before_replay) f();
   // The driver orders the replays of a graph, but not what is written before one.
   if (impl_->end && !(*impl_->last == stream)) stream.impl()->wait(impl_->end);
   for (const auto& generator : impl_->generators) generator->begin_replay(stream);
@@ -287,6 +292,14 @@ void captured_keep(const Stream& stream, std::shared_ptr<const void> used) {
   for (Capture* capture : captures().active)
     if (capture->id == id && std::ranges::find(capture->kept, used) == capture->kept.end())
       capture->kept.push_back(std::move(used));
+}
+
+void captured_before_replay(const Stream& stream, std::function<void()> f) {
+  using namespace ferrite::cuda;
+  const unsigned long long id = ferrite::cuda::detail::cuda_stream(stream).capture_id();
+  std::lock_guard lock(captures().mutex);
+  for (Capture* capture : captures().active)
+    if (capture->id == id) capture->before_replay.push_back(std::move(f));
 }
 
 }  // namespace ferrite::detail::cuda

@@ -29,6 +29,7 @@ void copy_bytes(const Stream&, void*, const Device&, const void*, const Device&,
 bool is_capturing(const Stream&) { return false; }
 std::uint64_t capture_id(const Stream&) { return 0; }
 void captured_seek(const Stream&, Generator&, const PhiloxState&) {}
+void captured_before_replay(const Stream&, std::function<void()>) {}
 std::optional<PhiloxState> captured_draw(const Stream&, Generator&, std::uint64_t) { return {}; }
 
 }  // namespace ferrite::detail::cuda

@@ -73,7 +73,8 @@ void Reducer::before_forward() {
     check_frozen();
     if (rebuild_due_ && !is_capturing()) rebuild(0);
   }
-  if (buffers_due_ && options_.broadcast_buffers) {
+  if (grad_enabled()) note_replays();
+  if (sends_buffers(sync)) {
     const NoGradGuard guard;
     buffers_.broadcast(*group_, 0);
   }

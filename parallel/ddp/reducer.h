@@ -117,7 +117,17 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool exchanges_used() const;
   /// Whether the tape is searched for the parameters it leads to.
   bool asks_tape() const;
-  bool is_capturing() const;
+  /// A stream of the buckets' devices that is being captured into a graph.
+  std::optional<Stream> captured_stream() const;
+  bool is_capturing() const { return captured_stream().has_value(); }
+  /// In a capture: makes each replay count as a step here, which the host sees nothing of
+  /// otherwise.
+  void note_replays();
+  /// Whether a forward begins with a broadcast. Once a step is in a graph, which begins with one,
+  /// each step does: other ranks may replay it while this one computes its own.
+  bool sends_buffers(bool sync) const {
+    return options_.broadcast_buffers && (buffers_due_ || (sync && captured_));
+  }
   bool is_parameter(const Tensor& t) const;
   [[noreturn]] void fail_all(const std::string& text);
   std::string names(std::span<const std::size_t> parameters) const;
@@ -149,6 +159,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int no_sync_ = 0;
   bool arm_next_ = false;    // the result of forward() had no tensor for a hook, or a parameter
   bool buffers_due_ = true;  // a broadcast is due
+  bool captured_ = false;    // a synchronized step is part of a graph
   bool started_ = false;     // the first pass is over
   bool rebuild_due_ = false, rebuilt_ = false;
   std::vector<std::size_t> arrival_order_;  // the order for rebuilding buckets

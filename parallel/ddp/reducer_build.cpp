@@ -134,12 +134,34 @@ void Reducer::rebuild(int root) {
   rebuilt_ = options_.rebuild_buckets;
 }
 
-bool Reducer::is_capturing() const {
-  return std::ranges::any_of(buckets_, [](const Bucket& b) {
-    const Device& device = b.flat().device();
-    return device.type() == DeviceType::cuda &&
-           ferrite::detail::cuda::is_capturing(current_stream(device));
-  });
+std::optional<Stream> Reducer::captured_stream() const {
+  Device asked;
+  for (const Bucket& bucket : buckets_) {
+    const Device& device = bucket.flat().device();
+    if (!device.is_cuda() || device == asked) continue;
+    asked = device;
+    const Stream stream = current_stream(device);
+    if (ferrite::detail::cuda::is_capturing(stream)) return stream;
+  }
+  return std::nullopt;
+}
+
+void Reducer::note_replays() {
+  const std::optional<Stream> stream = captured_stream();
+  if (!stream) return;
+  captured_ = captured_ || no_sync_ == 0;
+  const auto before_replay = [self = weak_from_this(), captured_within = no_sync_ > 0] {
+    const auto reducer = self.lock();
+    if (!reducer) return;
+    std::lock_guard lock(reducer->mutex_);
+    const bool within = reducer->no_sync_ > 0;
+    FERRITE_CHECK(within == captured_within, AutogradError, "ddp",
+                  "the step was captured {} no_sync() and cannot be replayed {} it; make a "
+                  "GraphedStep for each",
+                  captured_within ? "within" : "outside of", within ? "within" : "outside of");
+    if (!within) reducer->buffers_due_ = true;
+  };
+  ferrite::detail::cuda::captured_before_replay(*stream, before_replay);
 }
 
 DDPReport Reducer::report() {

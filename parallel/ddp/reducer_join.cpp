@@ -58,14 +58,14 @@ Reducer::JoinFlags Reducer::exchange(bool active, bool sync, bool buffers) {
 }
 
 void Reducer::join_forward(bool sync) {
-  const bool buffers = buffers_due_ && options_.broadcast_buffers;
+  const bool buffers = sends_buffers(sync);
   const JoinFlags flags = exchange(true, sync, buffers);
   const int root = first(flags.active);
   if (sync) {
     check_frozen();
     if (rebuild_due_) rebuild(root);
   }
-  if (buffers) {
+  if (any(flags.buffers)) {
     const NoGradGuard guard;
     buffers_.broadcast(*group_, root);
   }
@@ -106,6 +106,7 @@ void Reducer::shadow(const JoinFlags& flags) {
   const int root = first(flags.active);
   if (any(flags.sync) && rebuild_due_) rebuild(root);
   if (any(flags.buffers)) buffers_.broadcast(*group_, root);
+  buffers_due_ = false;
   if (any(flags.sync)) shadow_backward();
 }
 

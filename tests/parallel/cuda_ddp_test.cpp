@@ -13,6 +13,7 @@
 #include "ferrite/parallel/ddp/sync_batch_norm.h"
 #include "ferrite/tests/parallel/ddp_training.h"
 #include "ferrite/tests/parallel/folder_store.h"
+#include "ferrite/tests/parallel/nccl_ranks.h"
 #include "ferrite/tests/support/cuda.h"
 
 using namespace ferrite;
@@ -214,4 +215,45 @@ TEST_CASE("on NCCL a whole step is one graph") {
   for (std::size_t i = 0; i < expected.size(); ++i)
     test::check_close(ended[0][i], expected[i], 2e-5, 2e-5);
   test::check_same_bits(ended[0], ended[1]);
+}
+
+TEST_CASE("replays of a step count as steps, for buffers and for no_sync()") {
+  if (!test::can_use_nccl(2)) return;
+  std::vector<std::vector<Tensor>> buffers(2);
+  test::Job().run(2, [&](ProcessGroup& group) {
+    const Device device = test::device_of(group.rank());
+    nn::BatchNorm1d net(3);
+    net.to(device);
+    DistributedDataParallel ddp(net, {.process_group = group.shared_from_this()});
+    nn::GraphedStep step(ddp,
+                         [&](const Tensor& x) {
+                           const Tensor loss = ddp(x).sum();
+                           ddp.zero_grad();
+                           loss.backward();
+                           return loss;
+                         },
+                         {.warmup = 1});
+    const auto rows = [&](std::int64_t n) {
+      return arange(3 * n).to(kFloat32).view({n, 3}).to(device) * (group.rank() + 1);
+    };
+    const auto evaluate = [&] {
+      const NoGradGuard no_grad;
+      ddp.eval();
+      ddp(rows(2));
+      ddp.train();
+      for (const auto& [name, buffer] : net.named_buffers())
+        buffers[static_cast<std::size_t>(group.rank())].push_back(buffer.to(kFloat32).cpu());
+    };
+    for (int i = 0; i < 2; ++i) step(rows(4));
+    evaluate();
+    for (int i = 0; i < 2; ++i) step(rows(4));  // replays
+    evaluate();
+    step(rows(group.rank() == 0 ? 4 : 5));  // a replay on one rank
+    evaluate();
+    CHECK(step.stats().replayed == (group.rank() == 0 ? 4 : 3));
+    const auto no_sync = ddp.no_sync();
+    CHECK_THROWS_WITH_AS(step(rows(4)), doctest::Contains("captured outside of no_sync()"),
+                         AutogradError);
+  });
+  test::check_same_bits(buffers[0], buffers[1]);
 }

@@ -442,6 +442,34 @@ TEST_CASE("ranks with different numbers of batches join") {
   check_join({.batches = {3, 1}, .options = {.gradient_predivide_factor = 2}, .hook = true});
 }
 
+TEST_CASE("after a join that ended within no_sync() ranks agree on what they send") {
+  std::vector<nn::BatchNorm1d> nets;
+  for (int r = 0; r < 2; ++r) nets.emplace_back(3);
+  run_ranks(2,
+            [&](ProcessGroup& group) {
+              DistributedDataParallel ddp(nets[static_cast<std::size_t>(group.rank())]);
+              const auto pass = [&](int step) {
+                ddp(full({4, 3}, group.rank() + step) * arange(4).view({4, 1})).sum().backward();
+              };
+              for (int epoch = 0; epoch < 2; ++epoch) {
+                auto join = ddp.join();
+                for (int step = 0; step < 2 + group.rank(); ++step) {
+                  if (step == 1) {
+                    pass(step);
+                    continue;
+                  }
+                  const auto no_sync = ddp.no_sync();
+                  pass(step);
+                }
+                join.finish();
+              }
+              const NoGradGuard no_grad;
+              ddp(ones({2, 3}));
+            },
+            {.timeout = std::chrono::seconds(30)});
+  check_equal(nets[0].running_mean, nets[1].running_mean);
+}
+
 TEST_CASE("a join that ends early, by choice or by an exception") {
   std::vector<nn::Linear> nets;
   for (int r = 0; r < 3; ++r) nets.emplace_back(3, 2);
