@@ -135,6 +135,17 @@ void RNNBase::check_state(std::size_t k, const Tensor& state, std::int64_t seque
                 "expected an initial state of shape {}, got {}", expected, state.describe());
 }
 
+namespace {
+
+/// The kernels read states where the input is.
+void check_device(const Tensor& state, const Tensor& input, const std::string& op) {
+  FERRITE_CHECK(!state.defined() || state.device() == input.device(), DeviceError, op,
+                "expected an initial state on {}, where the input is, got {}", input.device(),
+                state.describe());
+}
+
+}  // namespace
+
 RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
   if (tracing::on()) return run_traced(input, initial);
   FERRITE_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), ShapeError, name(),
@@ -151,6 +162,7 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
   States first = initial;
   for (std::size_t k = 0; k < first.size(); ++k) {
     check_state(k, first[k], x.size(1), batched);
+    check_device(first[k], x, name());
     if (first[k].defined() && !batched) first[k] = first[k].unsqueeze(1);
   }
   Result r = run_layers(x, x.size(1), first,
@@ -180,6 +192,7 @@ RNNBase::PackedResult RNNBase::run(const PackedSequence& input, const States& in
   States first = initial;
   for (std::size_t k = 0; k < first.size(); ++k) {
     check_state(k, first[k], sizes.front(), true);
+    check_device(first[k], input.data, name());
     first[k] = reordered(first[k], input.sorted_indices);
   }
   Result r = run_layers(input.data, sizes.front(), first,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ferrite/autograd/engine.h"
+#include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/nn/containers.h"
 #include "ferrite/nn/functional_call.h"
@@ -270,6 +271,16 @@ TEST_CASE("recurrent layers count multiply-adds, and hooks see all outputs") {
   CHECK(outputs_seen == 3);
   const Tensor rows[] = {ones({2, 3}), ones({2, 4})};
   CHECK(nn::GRUCell(3, 4).multiply_adds({rows, 1}, {rows + 1, 1}) == 2 * 12 * (3 + 4));
+}
+
+TEST_CASE("an initial state elsewhere than the input is refused") {
+  const Tensor x = ones({2, 1, 3}), near = zeros({1, 1, 4}), far = near.to("cpu:0");
+  nn::LSTM lstm(3, 4);
+  CHECK_THROWS_WITH_AS(lstm(x, {near, far}), doctest::Contains("cpu:0"), DeviceError);
+  CHECK_THROWS_AS(lstm(x, {far, near}), DeviceError);
+  const auto packed = nn::utils::rnn::pack_sequence({x.squeeze(1)});
+  CHECK_THROWS_AS(lstm(packed, {far, near}), DeviceError);
+  CHECK_THROWS_AS(nn::GRU(3, 4)(x, far), DeviceError);
 }
 
 TEST_CASE("what an LSTM returns is taken apart as in PyTorch and in libtorch") {
