@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ferrite/autograd/grad_mode.h"
+#include "ferrite/core/cuda_backend.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/rearrange.h"
@@ -29,6 +30,15 @@ double sample_gamma(double shape, Generator& random) {
 void check_mix(const MixOptions& o, std::string_view op) {
   FERRITE_CHECK(o.num_classes > 0 && o.alpha > 0, ValueError, op,
                 "expected num_classes and alpha above 0, got {} and {}", o.num_classes, o.alpha);
+}
+
+/// The factor and the box are drawn in the host: replays of a graph would repeat them.
+void check_not_captured(const Tensor& images, const char* op) {
+  FERRITE_CHECK(!images.defined() || images.device().is_host() ||
+                    !ferrite::detail::cuda::is_capturing(current_stream(images.device())),
+                CudaError, op,
+                "draws numbers in the host, which a captured step would repeat in each replay; mix "
+                "the batch before the step");
 }
 
 Tensor of_sample_before(const Tensor& x) { return roll(x, {1}, {0}); }
@@ -61,6 +71,7 @@ double sample_beta(double a, double b, Generator& random) {
 MixUp::MixUp(const MixOptions& options) : options_(options) { check_mix(options, "mixup"); }
 
 MixedBatch MixUp::operator()(const Tensor& images, const Tensor& labels, Generator& random) const {
+  check_not_captured(images, "mixup");
   return mix(images, labels, sample_beta(options_.alpha, options_.alpha, random));
 }
 
@@ -77,6 +88,7 @@ CutMix::CutMix(const MixOptions& options) : options_(options) { check_mix(option
 MixedBatch CutMix::operator()(const Tensor& images, const Tensor& labels, Generator& random) const {
   FERRITE_CHECK(images.defined() && images.dim() == 4, ShapeError, "cutmix",
                 "expected images [N, C, H, W], got {}", images.describe());
+  check_not_captured(images, "cutmix");
   const double lam = sample_beta(options_.alpha, options_.alpha, random);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(

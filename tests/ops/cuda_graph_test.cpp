@@ -24,6 +24,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/dropout.h"
 #include "ferrite/ops/index.h"
+#include "ferrite/ops/mixup.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/tests/ops/op_run.h"
 #include "ferrite/tests/ops/op_table.h"
@@ -150,6 +151,7 @@ TEST_CASE("whatever reads or waits refuses to be captured, by name") {
   const Tensor learns = full({4}, 1, {.pinned = true}).set_requires_grad(),
                moved = sum(learns.to(device, non_blocking));
   const auto file = std::filesystem::temp_directory_path() / "ferrite_cuda_graph_test";
+  Generator random(1);
   Event event;
   event.record(current_stream(device));
   const std::vector<std::pair<const char*, std::function<void()>>> all{
@@ -184,6 +186,11 @@ TEST_CASE("whatever reads or waits refuses to be captured, by name") {
        }},
       {"synchronize", [&] { synchronize(device); }},
       {"synchronize", [&] { current_stream(device).synchronize(); }},
+      {"mixup", [&] { MixUp({.num_classes = 2})(x, classes, random); }},
+      {"cutmix",
+       [&] {
+         CutMix({.num_classes = 2})(x.view({4, 1, 1, 1}), classes, random);
+       }},
       {"enqueue", [&] { current_stream(device).enqueue([] {}); }},
       {"wait", [&] { current_stream(device).wait(event); }},
   };
