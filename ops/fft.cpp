@@ -43,6 +43,19 @@ Tensor resized(T x, int dim, std::int64_t n) {
   return pad(x, amounts);
 }
 
+Tensor r2c(T x, int dim, double factor);
+Tensor c2r(T x, int dim, std::int64_t n, double factor);
+
+/// 1 for the frequencies that a real signal of n numbers has once, `value` for those with a
+/// conjugate; along `dim`.
+Tensor with_conjugates(std::int64_t n, int dim, T like, double value) {
+  Shape shape = Shape::filled(like.dim(), 1);
+  shape[dim] = n / 2 + 1;
+  Tensor factors = ones(shape, {.dtype = real_type(like.dtype()), .device = like.device()});
+  factors.narrow(dim, 1, n - (n / 2 + 1)).fill_(value);
+  return factors;
+}
+
 Tensor r2c(T x, int dim, double factor) {
   const std::int64_t n = x.size(dim);
   Shape shape = x.shape();
@@ -50,19 +63,12 @@ Tensor r2c(T x, int dim, double factor) {
   Tensor out = empty(shape, {.dtype = complex_type(x.dtype()), .device = x.device()});
   kernels::fft(current_stream(x.device()), {dim, false, factor}, out, x);
   if (recording(x))
-    record(out, "fft_r2c", {x}, [=, type = x.dtype()](T grad, Needs) {
-      return c2c(resized(grad, dim, n), dim, true, factor).to(type);
+    record(out, "fft_r2c", {x}, [=](T grad, Needs) {
+      // The real part of a transform of half of the frequencies: one of all, of which that part is
+      // half, and the conjugates the other half.
+      return c2r(grad * with_conjugates(n, dim, grad, 0.5), dim, n, factor);
     });
   return out;
-}
-
-/// 1 for the frequencies that a real signal has once, 2 for those with a conjugate; along `dim`.
-Tensor times_counted(std::int64_t n, int dim, T like) {
-  Shape shape = Shape::filled(like.dim(), 1);
-  shape[dim] = n / 2 + 1;
-  Tensor times = ones(shape, {.dtype = real_type(like.dtype()), .device = like.device()});
-  times.narrow(dim, 1, n - (n / 2 + 1)).fill_(2);
-  return times;
 }
 
 Tensor c2r(T x, int dim, std::int64_t n, double factor) {
@@ -71,8 +77,9 @@ Tensor c2r(T x, int dim, std::int64_t n, double factor) {
   Tensor out = empty(shape, {.dtype = real_type(x.dtype()), .device = x.device()});
   kernels::fft(current_stream(x.device()), {dim, true, factor}, out, x);
   if (recording(x))
-    record(out, "fft_c2r", {x},
-           [=](T grad, Needs) { return r2c(grad, dim, factor) * times_counted(n, dim, grad); });
+    record(out, "fft_c2r", {x}, [=](T grad, Needs) {
+      return r2c(grad, dim, factor) * with_conjugates(n, dim, grad, 2);
+    });
   return out;
 }
 
