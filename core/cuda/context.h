@@ -82,7 +82,7 @@ class Context {
 
 Context& context(int device);
 
-/// A stream outside the pools of Stream::create: nothing else waits behind its work.
+/// A stream outside the pools of Stream::create: no other user's work is queued on it.
 class OwnStream {
  public:
   OwnStream(const Device& device, StreamPriority priority)

@@ -1,8 +1,8 @@
 // Process groups of CUDA devices, on NCCL.
 //
-// Each group has its own high-priority streams, so that it waits for no other group's ranks. An
-// operation starts there after the work on the caller's current stream, and Work::wait() makes the
-// current stream wait for it: the host does not wait, except while NCCL connects, and for
+// Each group has its own high-priority streams, so that no other group's operations are queued on
+// them. An operation starts there after the work on the caller's current stream, and Work::wait()
+// makes the current stream wait for it: the host does not wait, except while NCCL connects, and for
 // barrier(). Tensors are kept until the stream has passed.
 //
 // Operations captured into a graph are replayed with it, by all ranks together. Run each kind of
