@@ -164,6 +164,8 @@ KNOWN = [
      "at -1, where there is no value, the infinite gradient may have either sign"),
     ("copysign_?(_scalar)?", "gradient value", has_infinite,
      "the gradient at infinity is the sign; PyTorch divides infinity by infinity"),
+    ("mish_?|nn.Mish", "gradient value", has_infinite,
+     "the gradient at infinity is 1, that of large numbers; PyTorch's is infinity times 0"),
     ("trapezoid", "value", has_infinite,
      "areas are added up; PyTorch takes half of the ends from the whole sum, infinity from infinity"),
     ("hypot_?", "gradient value", always, "the gradient at 0 is 0; PyTorch's is 0 / 0"),
@@ -309,8 +311,9 @@ KNOWN = [
      "whether an infinity meets the zeros of a padding or of a table, and which sums overflow, is "
      "the algorithm's affair"),
     ("complex:(r?div(_scalar)?_?|addcdiv_?|reciprocal)", VALUE, lambda case: any(
-        bool((x.base == 0).any()) for x in case.inputs),
-     "which parts of a quotient by 0 are infinite and which are NaN is the algorithm's affair"),
+        bool((x.base == 0).any()) for x in case.inputs) or largest(case) > 1e38,
+     "which parts of a quotient by 0, or of one that overflows, are infinite and which are NaN is "
+     "the algorithm's affair"),
     ("complex:exp", VALUE, lambda case: largest(case) > 80,
      "where the exponential overflows or vanishes, infinities meet zeros in another order"),
     ("complex:matmul", "refused", lambda case: mixed(case) and is_empty(case),
