@@ -283,7 +283,7 @@ Options changed(Options options, const GroupChange& change) {
 /// `SGD({{backbone}, {head, {.lr = 0.1}}}, {.lr = 0.01, .momentum = 0.9})`.
 struct ChangedGroup {
   std::vector<Tensor> parameters;  ///< the tensors of the group
-  GroupChange change = {};
+  GroupChange change = {};         ///< what is different from the optimizer's options
 };
 
 /// A group in an optimizer: its options, which may be changed between steps, and its parameters.
