@@ -126,25 +126,19 @@ RNNWeights RNNBase::weights(std::span<const Tensor> all, std::int64_t layer,
           projections ? own[2 + biases] : Tensor()};
 }
 
-void RNNBase::check_state(std::size_t k, const Tensor& state, std::int64_t sequences,
-                          bool batched) const {
+void RNNBase::check_state(std::size_t k, const Tensor& state, const Tensor& input,
+                          std::int64_t sequences, bool batched) const {
+  if (!state.defined()) return;
   const std::int64_t count = options_.num_layers * directions(),
                      size = k == 0 ? output_size() : hidden_size_;
   const Shape expected = batched ? Shape{count, sequences, size} : Shape{count, size};
-  FERRITE_CHECK(!state.defined() || state.shape() == expected, ShapeError, name(),
+  FERRITE_CHECK(state.shape() == expected, ShapeError, name(),
                 "expected an initial state of shape {}, got {}", expected, state.describe());
-}
-
-namespace {
-
-/// The kernels read states where the input is.
-void check_device(const Tensor& state, const Tensor& input, const std::string& op) {
-  FERRITE_CHECK(!state.defined() || state.device() == input.device(), DeviceError, op,
+  // The kernels read it where the input is.
+  FERRITE_CHECK(state.device() == input.device(), DeviceError, name(),
                 "expected an initial state on {}, where the input is, got {}", input.device(),
                 state.describe());
 }
-
-}  // namespace
 
 RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
   if (tracing::on()) return run_traced(input, initial);
@@ -161,8 +155,7 @@ RNNBase::Result RNNBase::run(const Tensor& input, const States& initial) {
                 "expected a sequence of one step or more, got {}", input.describe());
   States first = initial;
   for (std::size_t k = 0; k < first.size(); ++k) {
-    check_state(k, first[k], x.size(1), batched);
-    check_device(first[k], x, name());
+    check_state(k, first[k], x, x.size(1), batched);
     if (first[k].defined() && !batched) first[k] = first[k].unsqueeze(1);
   }
   Result r = run_layers(x, x.size(1), first,
@@ -191,8 +184,7 @@ RNNBase::PackedResult RNNBase::run(const PackedSequence& input, const States& in
   };
   States first = initial;
   for (std::size_t k = 0; k < first.size(); ++k) {
-    check_state(k, first[k], sizes.front(), true);
-    check_device(first[k], input.data, name());
+    check_state(k, first[k], input.data, sizes.front(), true);
     first[k] = reordered(first[k], input.sorted_indices);
   }
   Result r = run_layers(input.data, sizes.front(), first,

@@ -143,7 +143,8 @@ class RNNBase : public Module {
   /// The weights of the cell, as the steps take them.
   RNNWeights weights(std::span<const Tensor> all, std::int64_t layer, std::int64_t direction) const;
   /// ShapeError unless the state k (h, c) of N sequences is undefined or of its shape.
-  void check_state(std::size_t k, const Tensor& state, std::int64_t sequences, bool batched) const;
+  void check_state(std::size_t k, const Tensor& state, const Tensor& input, std::int64_t sequences,
+                   bool batched) const;
   /// The number of values of a hidden state.
   std::int64_t output_size() const {
     return options_.proj_size > 0 ? options_.proj_size : hidden_size_;

@@ -43,7 +43,6 @@ Tensor resized(T x, int dim, std::int64_t n) {
   return pad(x, amounts);
 }
 
-Tensor r2c(T x, int dim, double factor);
 Tensor c2r(T x, int dim, std::int64_t n, double factor);
 
 /// 1 for the frequencies that a real signal of n numbers has once, `value` for those with a
