@@ -44,11 +44,22 @@ struct Most {
   }
 };
 
+/// The view with stride 0 for dimensions of size 1, whose strides may be any. Kernels compute the
+/// addresses of elements outside of an image, too; so those are aligned where the image's are,
+/// which asynchronous copies need although they read nothing there.
+View without_idle_strides(View v) {
+  for (int d = 0; d < v.ndim; ++d)
+    if (v.sizes[d] == 1) v.strides[d] = 0;
+  return v;
+}
+
 /// `kernel_to` and `kernel_from` are the filter's dimensions of the channels of `to` and `from`.
-std::vector<ConvLaunch> launches(const View& to, const View& from, const View& kernel,
+std::vector<ConvLaunch> launches(const View& any_to, const View& any_from, const View& any_kernel,
                                  int kernel_to, int kernel_from, const std::vector<Axis>& rows,
                                  const std::vector<Axis>& columns, std::int64_t groups,
                                  std::int64_t most_positions) {
+  const View to = without_idle_strides(any_to), from = without_idle_strides(any_from),
+             kernel = without_idle_strides(any_kernel);
   const std::int64_t outs = to.sizes[1] / groups, ins = from.sizes[1] / groups;
   ConvGeometry g{};
   g.outs = static_cast<std::uint32_t>(outs);
@@ -150,7 +161,7 @@ StoreOrder store_order(const ConvLaunch& launch, std::size_t itemsize, int run) 
   if (order.along == Along::rows)
     order.packed = whole(row) && whole(column) && whole(g.outs);
   else
-    order.packed = column == 1 && whole(channel) &&
+    order.packed = (column == 1 || width == 1) && whole(channel) &&
                    ((whole(width) && whole(row)) || (row == width && whole(height * width)));
   return order;
 }
