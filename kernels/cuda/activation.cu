@@ -12,10 +12,18 @@ __device__ __forceinline__ C sigmoid(C x) {
   return C(1) / (C(1) + std::exp(-x));
 }
 
+/// tanh(softplus(x)), which is part / whole: with e = exp(x), e (e + 2) / (e (e + 2) + 2). It is 1
+/// in double precision, too, where it is `saturated`, and the exponential's square is finite.
 template <class C>
-__device__ __forceinline__ C softplus_tanh(C x) {
-  return std::tanh(std::log1p(std::exp(x)));
-}
+struct MishTerms {
+  explicit __device__ __forceinline__ MishTerms(C x)
+      : saturated(C(20) < x),
+        e(std::exp(saturated ? C(20) : x)),
+        part(e * (e + C(2))),
+        whole(part + C(2)) {}
+  bool saturated;
+  C e, part, whole;
+};
 
 /// x held between 0 and 6; NaN stays.
 template <class C>
@@ -92,7 +100,10 @@ struct Forward {
           return 0 < x ? C(kSeluScale) * x : C(kSeluScale * kSeluAlpha) * std::expm1(x);
         });
       case UnaryOp::mish:
-        return apply([](C x) { return x * softplus_tanh(x); });
+        return apply([](C x) {
+          const MishTerms<C> t(x);
+          return x * (t.part / t.whole);
+        });
       default:
         return apply([op = op, a = a, b = b](C x) { return piecewise(op, x, a, b); });
     }
@@ -164,8 +175,9 @@ struct Backward {
         });
       case UnaryOp::mish:
         return apply([](C g, C x) {
-          const C t = softplus_tanh(x);
-          return g * (t + x * sigmoid(x) * (C(1) - t * t));
+          const MishTerms<C> t(x);
+          const C slope = C(4) * t.e * (C(1) + t.e) / (t.whole * t.whole);
+          return g * (t.part / t.whole + (t.saturated ? C(0) : x * slope));
         });
       default:
         return apply([op = op, a = a](C g, C x) { return piecewise_backward(op, g, x, a); });
