@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "ferrite/core/checked_json.h"
 #include "ferrite/core/error.h"
 #include "ferrite/data/file.h"
 
@@ -141,22 +142,20 @@ json to_json(const Measurement& m) {
 }
 
 json report_from(std::string_view text) {
-  constexpr int kNesting = 16;
-  constexpr std::array<std::string_view, 7> kInts{"version", "devices", "threads",    "cores",
-                                                  "steps",   "warmup",  "repetitions"};
-  std::string key;
-  const auto check = [&](int depth, json::parse_event_t event, const json& value) {
+  static constexpr int kNesting = 16;
+  static constexpr std::array<std::string_view, 7> kInts{
+      "version", "devices", "threads", "cores", "steps", "warmup", "repetitions"};
+  const auto nest = [](int depth) {
     FERRITE_CHECK(depth <= kNesting, IoError, kReport, "expected JSON nested {} times at most",
                   kNesting);
-    if (event == json::parse_event_t::key) key = value.get<std::string>();
-    if (event == json::parse_event_t::value && value.is_number())
-      FERRITE_CHECK(std::ranges::find(kInts, key) != kInts.end() ? is_int(value) : is_figure(value),
-                    IoError, kReport, "expected a sound number for '{:.80}', got {}", key,
-                    value.dump());
-    return true;
+  };
+  const auto number = [](const std::string& key, const json& value) {
+    FERRITE_CHECK(std::ranges::find(kInts, key) != kInts.end() ? is_int(value) : is_figure(value),
+                  IoError, kReport, "expected a sound number for '{:.80}', got {}", key,
+                  value.dump());
   };
   try {
-    return json::parse(text, check);
+    return ferrite::detail::checked_json(text, nest, number);
   } catch (const json::exception& error) {
     fail<IoError>(kReport, "not valid JSON: {}", error.what());
   }

@@ -1,5 +1,6 @@
 #include "ferrite/examples/resnet18/options.h"
 
+#include "ferrite/core/checked_json.h"
 #include "ferrite/core/error.h"
 #include "ferrite/examples/common/command_line.h"
 #include "ferrite/nn/models/registry.h"
@@ -226,10 +227,15 @@ nlohmann::json configuration(const Options& o) {
 }
 
 nlohmann::json json_of_checkpoint(const std::string& text) {
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
-    return depth <= 4;
+  const auto nest = [](int depth) {
+    FERRITE_CHECK(depth <= 16, ferrite::ValueError, "--resume",
+                  "expected JSON nested 16 times at most in the checkpoint");
   };
-  return nlohmann::json::parse(text, shallow, /*allow_exceptions=*/false);
+  try {
+    return ferrite::detail::checked_json(text, nest, [](const std::string&, const auto&) {});
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
 }
 
 void check_same_configuration(const nlohmann::json& mine, const std::string& text) {

@@ -57,8 +57,8 @@ Options parse_options(int argc, char** argv, std::optional<int>& exit_code);
 /// workers, folders and the intervals of printing and saving.
 nlohmann::json configuration(const Options& options);
 
-/// JSON in a checkpoint, which may be damaged: discarded if it is not JSON, without what lies
-/// deeper than a run's history. (dump() takes a stack as deep as the nesting.)
+/// JSON in a checkpoint, which may be damaged: null if it is not JSON. ValueError if it is nested
+/// deeper than 16 times. (dump() takes a stack as deep as the nesting.)
 nlohmann::json json_of_checkpoint(const std::string& text);
 
 /// Throws ValueError, which names the options, if `mine` differs from `text`, the configuration of

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ferrite/core/checked_json.h"
 #include "ferrite/core/error.h"
 
 namespace ferrite::launcher {
@@ -26,15 +27,13 @@ bool fits_int(const json& number) {
 
 /// json::get() converts any number into an int: 2e56 would be undefined, 2^32 + 1 would be 1.
 json parse(const std::string& text) {
-  std::string key;
-  return json::parse(text, [&](int, json::parse_event_t event, const json& value) {
-    if (event == json::parse_event_t::key) key = value.get<std::string>();
-    if (event == json::parse_event_t::value && value.is_number() && !is_duration(key))
-      FERRITE_CHECK(fits_int(value), DistributedError, "ferrite-run",
-                    "another agent says {} in '{}': expected an integer of 32 bits", value.dump(),
-                    key.substr(0, 100));
-    return true;
-  });
+  const auto nest = [](int) {};
+  const auto number = [](const std::string& key, const json& value) {
+    FERRITE_CHECK(is_duration(key) || fits_int(value), DistributedError, "ferrite-run",
+                  "another agent says {} in '{}': expected an integer of 32 bits", value.dump(),
+                  key.substr(0, 100));
+  };
+  return ferrite::detail::checked_json(text, nest, number);
 }
 
 template <class T>

@@ -141,6 +141,10 @@ TEST_CASE("compare_parallel rejects damaged reports") {
   refused(begin + R"(1,"model":{"parameters":1e300}})", "for 'parameters', got 1e+300");
   refused(begin + R"(1,"profiles":[)" + nested(500'000) + "]}", "nested 16 times at most");
   refused(nested(500'000), "nested 16 times at most");
+  // Quadratic time for the objects of one object would be minutes.
+  std::string many = begin + "1";
+  for (int i = 0; i < 200'000; ++i) many += ",\"" + std::to_string(i) + "\":{}";
+  refused(many + "}", "the measurement is incomplete");
 }
 
 TEST_CASE("compare_parallel rejects simulations that are not possible") {

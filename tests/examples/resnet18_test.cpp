@@ -304,7 +304,7 @@ TEST_CASE("resnet18 --resume: with and without checkpoints") {
   configuration.replace(configuration.find(lr), lr.size() + 3,
                         lr + std::string(500'000, '[') + std::string(500'000, ']'));
   data::save_safetensors(data::load_safetensors(path), path, metadata);
-  check_refused(place.train(with({"--resume"})), "lr [[[[]]]] there, 0.1 here", 1);
+  check_refused(place.train(with({"--resume"})), "nested 16 times at most in the checkpoint", 1);
   check_refused(place.run({"--resume"}), "--checkpoint-dir", 1);
   check_refused(place.run({"--save-every", "5"}), "--checkpoint-dir", 1);
   check_refused(place.run({"--checkpoint-dir", "ck", "--save-every", "0"}), "--save-every", -1);

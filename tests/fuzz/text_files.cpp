@@ -77,7 +77,9 @@ Seeds seeds_of_measurement() {
     m.links.push_back({.operation = "all_reduce", .latency_us = 5, .times = {{1024, 0.1}}});
     return compare::to_json(m).dump();
   };
-  return {measured(1), measured(2000),
+  std::string objects = "{\"schema\":\"ferrite.compare_parallel\"";
+  for (int i = 0; i < 100'000; ++i) objects += fmt::format(",\"{}\":{{}}", i);
+  return {measured(1), measured(2000), objects + "}",
           "{\"schema\":\"ferrite.compare_parallel\",\"profiles\":[" + std::string(500'000, '[') +
               std::string(500'000, ']') + "]}"};
 }
