@@ -169,4 +169,25 @@ FERRITE_KERNEL_OF("layer_norm", layer_norm_backward, std::int64_t rows, std::int
                   const View& grad_out, const View& in, const View& mean, const View& rstd,
                   const View& weight);
 
+/// Images whose channels are normalised in groups: [images, groups * channels, pixels], or, if
+/// `channels_last` (on the CPU alone), [images, pixels, groups * channels].
+struct GroupLayout {
+  std::int64_t images = 0, groups = 0;
+  std::int64_t channels = 0;  ///< of a group
+  std::int64_t pixels = 0;
+  bool channels_last = false;
+  /// The channels of an image.
+  std::int64_t all_channels() const { return groups * channels; }
+};
+
+/// out = (in - mean) * rstd * weight + bias, with the mean and rstd = 1 / sqrt(variance + eps) of
+/// each image's group (written, [images, groups]); weight and bias, one for each channel, are
+/// optional. An image's result does not depend on the others.
+FERRITE_KERNEL(group_norm, const GroupLayout& layout, const View& out, const View& mean,
+               const View& rstd, const View& in, const View& weight, const View& bias, double eps);
+/// Computes those gradients that have data.
+FERRITE_KERNEL_OF("group_norm", group_norm_backward, const GroupLayout& layout, const View& grad_in,
+                  const View& grad_weight, const View& grad_bias, const View& grad_out,
+                  const View& in, const View& mean, const View& rstd, const View& weight);
+
 }  // namespace ferrite::kernels

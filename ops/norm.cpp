@@ -179,43 +179,4 @@ Tensor rms_norm(const Tensor& input, const Shape& normalized_shape, const Tensor
   return normalize_rows("rms_norm", false, input, normalized_shape, weight, {}, eps);
 }
 
-// ---- Group norm: layer norm of each group, then each channel's weight and bias, which is a batch
-// norm of given statistics.
-
-Tensor group_norm(const Tensor& input, std::int64_t num_groups, const Tensor& weight,
-                  const Tensor& bias, double eps) {
-  if (const auto cast = ops::autocast(AutocastOp::group_norm, input, weight, bias)) {
-    const auto& [x, w, b] = *cast;
-    return group_norm(x, num_groups, w, b, eps);
-  }
-  const profiler::OpRange range("group_norm", input, weight, bias);
-  constexpr const char* op = "group_norm";
-  check_input(input, op);
-  check_eps(eps, op);
-  FERRITE_CHECK(input.dim() >= 2, ShapeError, op, "expects an input of [N, C, *], got {}",
-                input.describe());
-  const std::int64_t channels = input.size(1);
-  FERRITE_CHECK(num_groups >= 1, ValueError, op, "num_groups must be 1 or more, got {}",
-                num_groups);
-  FERRITE_CHECK(channels > 0 && channels % num_groups == 0, ShapeError, op,
-                "{} channels cannot be cut into {} equal groups", channels, num_groups);
-  check_parameter(weight, {channels}, input, "weight", op);
-  check_parameter(bias, {channels}, input, "bias", op);
-  std::int64_t width = channels / num_groups;
-  for (int d = 2; d < input.dim(); ++d) width *= input.shape()[d];
-  FERRITE_CHECK(width > 0, ShapeError, op,
-                "expects an input that is empty in its batch at most, "
-                "got {}",
-                input.describe());
-
-  const Tensor groups = input.reshape({input.size(0) * num_groups, width});
-  const Tensor out = layer_norm(groups, {width}, {}, {}, eps)
-                         .view(input.shape())
-                         .contiguous(input.suggest_memory_format());
-  if (!weight.defined() && !bias.defined()) return out;
-  const TensorOptions options{.dtype = statistics_dtype(input.dtype()), .device = input.device()};
-  return batch_norm(out, zeros({channels}, options), ones({channels}, options), weight, bias,
-                    {.eps = 0});
-}
-
 }  // namespace ferrite

@@ -87,4 +87,27 @@ Gradients layer_norm_gradient(const Tensor& x, const Tensor& weight, int last, d
   return g;
 }
 
+Gradients group_norm_gradient(const Tensor& x, const Tensor& weight, std::int64_t groups,
+                              double eps, const Tensor& grad, Needs needs) {
+  const DType wide = norms::statistics_dtype(x.dtype());
+  const std::int64_t images = x.size(0), channels = x.size(1);
+  std::int64_t pixels = 1;
+  for (int d = 2; d < x.dim(); ++d) pixels *= x.size(d);
+  const auto grouped = [&](const Tensor& t) {
+    return t.to(wide).reshape({images, groups, channels / groups, pixels});
+  };
+  const Dims of_group{2, 3}, all_but_channels{0, 3};
+  const Normal normal = normalized(grouped(x), of_group, eps);
+  const Tensor dy = grouped(grad);
+  Gradients g(3);
+  if (needs[0]) {
+    const Tensor scaled =
+        weight.defined() ? dy * weight.to(wide).reshape({1, groups, channels / groups, 1}) : dy;
+    g[0] = through(normal, scaled, of_group).reshape(x.shape()).to(x.dtype());
+  }
+  if (needs[1]) g[1] = sum(dy * normal.x, all_but_channels).reshape({channels});
+  if (needs[2]) g[2] = sum(dy, all_but_channels).reshape({channels});
+  return g;
+}
+
 }  // namespace ferrite::ops

@@ -28,4 +28,8 @@ autograd::Gradients batch_norm_gradient(const BatchNormInputs& norm, const Tenso
 autograd::Gradients layer_norm_gradient(const Tensor& x, const Tensor& weight, int dims, double eps,
                                         bool centered, const Tensor& grad, autograd::Needs needs);
 
+/// Those of group_norm.
+autograd::Gradients group_norm_gradient(const Tensor& x, const Tensor& weight, std::int64_t groups,
+                                        double eps, const Tensor& grad, autograd::Needs needs);
+
 }  // namespace ferrite::ops

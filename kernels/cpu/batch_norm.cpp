@@ -62,43 +62,10 @@ struct Moments {
 void channel_stats(const ChannelLayout& layout, const View& mean, const View& m2, const View& in) {
   dispatch_floating(in.dtype, "batch_norm", [&]<class T>() {
     using S = Compute<T>;
-    const T* x = in.as<T>();
-    ChannelPieces pieces(layout, 2);
-    pieces.compute<S>([&](const auto& part, auto&& put) {
-      const auto n = part.count();
-      auto mean = part.center(x);
-      const auto d = part.template sums<2>([&](auto width, int v, std::int64_t at, auto& sums) {
-        const auto deviation = load<width>(x + at) - mean[v];
-        sums[0] += deviation;
-        sums[1] += deviation * deviation;
-      });
-      auto m2 = mean;
-      for (std::size_t v = 0; v < part.kVectors; ++v) {
-        mean[v] += d[v][0] / n;
-        m2[v] = d[v][1] - d[v][0] * d[v][0] / n;
-      }
-      put(0, mean);
-      put(1, m2);
-    });
-    // As Moments, channel beside channel.
     const std::int64_t channels = layout.channels;
     const Scratch<double> totals(2 * channels);
     double *const means = totals.data(), *const m2s = means + channels;
-    std::fill_n(means, 2 * channels, 0.0);
-    for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
-      const double weight =
-          static_cast<double>(pieces.size(p)) / static_cast<double>(layout.count());
-      const double* const part = pieces.get(0, p);
-      for (std::int64_t c = 0; c < channels; ++c) means[c] += weight * part[c];
-    }
-    for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
-      const auto n = static_cast<double>(pieces.size(p));
-      const double *const part = pieces.get(0, p), *const m2_of_part = pieces.get(1, p);
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const double d = part[c] - means[c];
-        m2s[c] += m2_of_part[c] + n * d * d;
-      }
-    }
+    channel_moments(layout, in.as<T>(), means, m2s);
     std::copy_n(means, channels, mean.as<S>());
     std::copy_n(m2s, channels, m2.as<S>());
   });

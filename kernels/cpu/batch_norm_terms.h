@@ -78,6 +78,46 @@ Terms<S> terms_of(const std::vector<S>& scales, const View& sum_dy, const View& 
   return terms;
 }
 
+/// Each channel's mean and sum of squared deviations from it.
+template <class T>
+void channel_moments(const ChannelLayout& layout, const T* x, double* means, double* m2s) {
+  using S = Compute<T>;
+  ChannelPieces pieces(layout, 2);
+  pieces.compute<S>([&](const auto& part, auto&& put) {
+    const auto n = part.count();
+    auto mean = part.center(x);
+    const auto d = part.template sums<2>([&](auto width, int v, std::int64_t at, auto& sums) {
+      const auto deviation = load<width>(x + at) - mean[v];
+      sums[0] += deviation;
+      sums[1] += deviation * deviation;
+    });
+    auto m2 = mean;
+    for (std::size_t v = 0; v < part.kVectors; ++v) {
+      mean[v] += d[v][0] / n;
+      m2[v] = d[v][1] - d[v][0] * d[v][0] / n;
+    }
+    put(0, mean);
+    put(1, m2);
+  });
+  // The parts together (Chan, Golub and LeVeque 1983), channel beside channel.
+  const std::int64_t channels = layout.channels;
+  std::fill_n(means, channels, 0.0);
+  std::fill_n(m2s, channels, 0.0);
+  for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
+    const double weight = static_cast<double>(pieces.size(p)) / static_cast<double>(layout.count());
+    const double* const part = pieces.get(0, p);
+    for (std::int64_t c = 0; c < channels; ++c) means[c] += weight * part[c];
+  }
+  for (std::int64_t p = 0; p < pieces.pieces(); ++p) {
+    const auto n = static_cast<double>(pieces.size(p));
+    const double *const part = pieces.get(0, p), *const m2_of_part = pieces.get(1, p);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double d = part[c] - means[c];
+      m2s[c] += m2_of_part[c] + n * d * d;
+    }
+  }
+}
+
 /// Hands over all sums of a part.
 template <class Put, class S, std::size_t V>
 void put_sums(Put&& put, const std::array<S, V>& sums) {

@@ -1,19 +1,9 @@
-#include <cmath>
-
-#include "ferrite/kernels/cpu/channel_loops.h"
+#include "ferrite/kernels/cpu/row_moments.h"
 #include "ferrite/kernels/norm.h"
 
 namespace ferrite::kernels::cpu {
 
 namespace {
-
-/// A row as the only channel of its own.
-template <class S>
-RunsPart<S> row_part(std::int64_t row, std::int64_t width) {
-  return {{.outer = row + 1, .channels = 1, .inner = width}, 0, row * width, (row + 1) * width};
-}
-
-std::int64_t row_grain(std::int64_t width) { return std::max<std::int64_t>(1, 16384 / width); }
 
 /// All gradients in one pass: a row of the input's gradient and the row's share of the sums, while
 /// it is in a near cache. The gradients of weight and bias are sums over the rows, first of some,
@@ -124,28 +114,12 @@ void layer_norm(std::int64_t rows, std::int64_t width, const View& out, const Vi
     const S* b = bias.as<S>();
     parallel_for(rows, row_grain(width), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        const auto part = row_part<S>(r, width);
-        const S n = part.count();
-        S first = 0;
-        if (mean.data)
-          first = part.template sums<1>([&](auto lanes, int, std::int64_t at, auto& sums) {
-            sums[0] += load<lanes>(x + at);
-          })[0][0] /
-                  n;
-        // The second sum corrects the first one's rounding (Chan, Golub and LeVeque 1983).
-        const auto d = part.template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
-          const auto v = load<lanes>(x + at) - first;
-          sums[0] += v;
-          sums[1] += v * v;
-        })[0];
-        const S off = mean.data ? d[0] / n : S(0), m = first + off;
-        const double var = static_cast<double>(d[1] - d[0] * off) / static_cast<double>(n);
-        const S s = static_cast<S>(1 / std::sqrt(std::max(var, 0.0) + eps));
+        const auto [m, s] = row_moments(x, r, width, eps, mean.data != nullptr);
         if (mean.data) mean.as<S>()[r] = m;
         rstd.as<S>()[r] = s;
         const T* from = x + r * width;
         T* to = y + r * width;
-        for_blocks(0, width, [&](std::int64_t i, auto lanes) {
+        for_blocks(0, width, [&, m = m, s = s](std::int64_t i, auto lanes) {
           auto v = (load<lanes>(from + i) - m) * s;
           if (w) v *= load<lanes>(w + i);
           if (b) v += load<lanes>(b + i);

@@ -107,6 +107,7 @@ __global__ void __launch_bounds__(kLayerNormThreads)
     if (means != nullptr) means[share.row] = mean;
     rstds[share.row] = rstd;
   }
+  if (out == nullptr) return;
 
   share.for_each([&](int k, std::int64_t p) {
     const Pack<T, V> x = get(k, p);

@@ -13,6 +13,7 @@
 
 using namespace ferrite;
 using kernels::ChannelLayout;
+using kernels::GroupLayout;
 using kernels::NormActivation;
 using kernels::ReluMask;
 using kernels::View;
@@ -411,6 +412,64 @@ TEST_CASE("layer_norm_backward") {
                                    at(mean), at(rstd), at(weight));
     });
     const double scale = 1 + std::sqrt(static_cast<double>(rows));
+    if (dx.number >= 0) c.check(dx, tolerance(dtype, 16));
+    if (dw.number >= 0) c.check(dw, tolerance(statistics(dtype), 4 * scale));
+    if (db.number >= 0) c.check(db, tolerance(statistics(dtype), scale));
+  });
+}
+
+namespace {
+
+/// Groups of one channel or several, images of one pixel or several.
+GroupLayout draw_groups(KernelCase& c) {
+  GroupLayout layout{.images = c.size(6), .groups = c.integer(1, 5), .channels = c.size(40, 1)};
+  layout.pixels = c.pick({std::int64_t{1}, c.size(20, 1), 8 * c.integer(1, 40)});
+  layout.channels_last = c.device().is_cpu() && c.coin();
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("group_norm") {
+  kit::for_each_case("group_norm", 120, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const GroupLayout layout = draw_groups(c);
+    const Shape shape{layout.images, layout.all_channels(), layout.pixels};
+    const Operand in = c.input(shape, dtype, {.low = -1, .high = 3});
+    const Operand weight =
+        c.coin() ? c.input({layout.all_channels()}, statistics(dtype)) : Operand();
+    const Operand bias = c.coin() ? c.input({layout.all_channels()}, statistics(dtype)) : Operand();
+    const Operand out = c.output(shape, dtype);
+    const Operand mean = c.output({layout.images, layout.groups}, statistics(dtype));
+    const Operand rstd = c.output({layout.images, layout.groups}, statistics(dtype));
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::group_norm(stream, layout, at(out), at(mean), at(rstd), at(in), at(weight), at(bias),
+                          1e-2);
+    });
+    c.check(mean, tolerance(statistics(dtype), 1));
+    c.check(rstd, tolerance(statistics(dtype), 1));
+    c.check(out, tolerance(dtype, 4));
+  });
+}
+
+TEST_CASE("group_norm_backward") {
+  kit::for_each_case("group_norm_backward", 120, [](KernelCase& c) {
+    const DType dtype = draw_dtype(c);
+    const GroupLayout layout = draw_groups(c);
+    const Shape shape{layout.images, layout.all_channels(), layout.pixels},
+        groups{layout.images, layout.groups}, channels{layout.all_channels()};
+    const Operand in = c.input(shape, dtype), dy = c.input(shape, dtype);
+    const Operand mean = c.input(groups, statistics(dtype), {.low = -1, .high = 1});
+    const Operand rstd = c.input(groups, statistics(dtype), {.low = 0.2, .high = 2});
+    const Operand weight = c.coin() ? c.input(channels, statistics(dtype)) : Operand();
+    const Operand dx = c.integer(0, 3) > 0 ? c.output(shape, dtype) : Operand();
+    const Operand dw = c.coin() ? c.output(channels, statistics(dtype)) : Operand();
+    const Operand db = c.coin() ? c.output(channels, statistics(dtype)) : Operand();
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::group_norm_backward(stream, layout, at(dx), at(dw), at(db), at(dy), at(in), at(mean),
+                                   at(rstd), at(weight));
+    });
+    const double scale = 1 + std::sqrt(static_cast<double>(layout.images * layout.pixels));
     if (dx.number >= 0) c.check(dx, tolerance(dtype, 16));
     if (dw.number >= 0) c.check(dw, tolerance(statistics(dtype), 4 * scale));
     if (db.number >= 0) c.check(db, tolerance(statistics(dtype), scale));

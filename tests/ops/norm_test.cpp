@@ -206,6 +206,53 @@ TEST_CASE("layer_norm and group_norm: gradients by gradcheck") {
   }
 }
 
+TEST_CASE("group_norm in both formats, beside layer_norm and by image") {
+  for (const Shape& shape : std::vector<Shape>{
+           {3, 12, 7, 9}, {1, 8, 40, 41}, {5, 96, 1, 1}, {4, 6, 1, 33}, {2, 40, 16, 16}})
+    for (MemoryFormat format : {kContiguous, kChannelsLast})
+      for (std::int64_t groups : {std::int64_t{1}, std::int64_t{2}, shape[1]}) {
+        if (groups == shape[1] && shape[2] * shape[3] == 1) continue;
+        CAPTURE(shape);
+        CAPTURE(groups);
+        const std::int64_t channels = shape[1], images = shape[0];
+        const auto inputs = [&](DType dtype) {
+          return std::vector<Tensor>{(noise(shape) * 3.0 + 2.0).to(dtype).contiguous(format),
+                                     noise({channels}).to(dtype), noise({channels}).to(dtype)};
+        };
+        manual_seed(1);
+        const std::vector<Tensor> in = inputs(kFloat32);
+        std::vector<Tensor> wide;
+        for (const Tensor& t : in) wide.push_back(t.to(kFloat64).contiguous());
+        for (const Tensor& t : in) t.set_requires_grad();
+        for (const Tensor& t : wide) t.set_requires_grad();
+        const Tensor out = group_norm(in[0], groups, in[1], in[2]);
+        const Tensor rows = wide[0].reshape({images * groups, -1});
+        const Shape of_channels{1, channels, 1, 1};
+        const Tensor expected =
+            layer_norm(rows, {rows.size(1)}).reshape(shape) * wide[1].reshape(of_channels) +
+            wide[2].reshape(of_channels);
+        check_close(out, expected, 1e-5, 2e-5);
+        CHECK(out.is_contiguous(in[0].suggest_memory_format()));
+        const Tensor grad = noise(shape);
+        out.backward(grad.to(kFloat32));
+        expected.backward(grad);
+        for (std::size_t i = 0; i < in.size(); ++i)
+          check_close(in[i].grad(), wide[i].grad(), 1e-4, 1e-4);
+        // An image's result is that of the image alone, bit for bit.
+        const NoGradGuard guard;
+        const Tensor last = in[0].narrow(0, images - 1, 1);
+        check_equal(group_norm(last, groups, in[1], in[2]), out.narrow(0, images - 1, 1));
+      }
+}
+
+TEST_CASE("group_norm's variance survives a mean far from zero") {
+  for (MemoryFormat format : {kContiguous, kChannelsLast}) {
+    // The channels of a group differ, too.
+    const Tensor x = (noise({2, 6, 40, 40}) * 0.1 + 1000.0).to(kFloat32).contiguous(format);
+    check_close(group_norm(x, 2), group_norm(x.to(kFloat64), 2), 1e-5, 1e-3);
+  }
+}
+
 TEST_CASE("norms compute only the gradients that are needed") {
   const Tensor x = noise({4, 3, 5}), w = noise({3}), b = noise({3});
   for (bool training : {true, false})
