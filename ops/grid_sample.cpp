@@ -1,10 +1,12 @@
 #include "ferrite/ops/grid_sample.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <vector>
 
+#include "ferrite/autograd/engine.h"
+#include "ferrite/core/tracing.h"
+#include "ferrite/kernels/grid_sample.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
@@ -14,10 +16,15 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/matmul.h"
+#include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite {
+
+using autograd::Gradients;
+using autograd::Needs;
+using autograd::Saved;
 
 namespace {
 
@@ -53,67 +60,110 @@ Tensor padded(T x, std::int64_t size, const GridSampleOptions& o) {
   return clamp(inside, 0, n - 1);
 }
 
-/// An image or volume. Lists of positions [N, (d,) h, w] have the order of its dimensions.
-struct Image {
-  Tensor pixels;  // [N, C, (D *) H * W]
-  std::vector<std::int64_t> sizes;
-
-  /// The pixels at whole numbers, with 0 outside: [N, C, (d,) h, w].
-  Tensor at(const std::vector<Tensor>& whole) const {
-    const auto [places, inside] = no_grad([&] {
-      Tensor place, within;
-      for (std::size_t d = 0; d < sizes.size(); ++d) {
-        const double last = static_cast<double>(sizes[d] - 1);
-        const Tensor near = clamp(whole[d], 0, last).to(kInt64);
-        const Tensor here = logical_and(ge(whole[d], 0), le(whole[d], last));
-        place = d == 0 ? near : place * sizes[d] + near;
-        within = d == 0 ? here : logical_and(within, here);
-      }
-      return std::pair(place, within);
-    });
-    const std::int64_t n = pixels.size(0), c = pixels.size(1), count = places.numel();
-    const Tensor ids = places.reshape({n, 1, n == 0 ? 0 : count / n});
-    const Tensor values = pixels.gather(2, ids.expand({n, c, ids.size(2)}));
-    Shape shape = places.shape();
-    shape.insert(1, c);
-    return where(inside.unsqueeze(1), values.reshape(shape), 0);
-  }
+/// Along one axis, the pixels that the points are made of: at whole numbers, inside of the image or
+/// not, and with weights (undefined: 1 each); [N, pixels, points].
+struct Taps {
+  Tensor whole, weights;
 };
 
-/// The blend of the pixels around the positions `at`. Dimensions before `axis` are whole.
-Tensor linear(const Image& image, std::vector<Tensor> at, std::size_t axis = 0) {
-  if (axis == at.size()) return image.at(at);
-  const Tensor x = at[axis], low = floor(x).detach(), part = (x - low).unsqueeze(1);
-  at[axis] = low;
-  const Tensor first = linear(image, at, axis + 1);
-  at[axis] = low + 1;
-  return first * (1 - part) + linear(image, at, axis + 1) * part;
+Taps linear_taps(T x) {
+  const Tensor low = floor(x).detach(), part = x - low;
+  return {stack({low, low + 1}, 1), stack({1 - part, part}, 1)};
 }
 
-/// The weights of the pixels at -1, 0, 1 and 2 for a point at `t` in [0, 1) (Keys, "Cubic
-/// convolution interpolation for digital image processing", 1981).
-std::array<Tensor, 4> cubic_weights(T t) {
+/// Keys, "Cubic convolution interpolation for digital image processing", 1981. Each pixel is padded
+/// by itself.
+Taps cubic_taps(T x, std::int64_t size, const GridSampleOptions& o) {
   constexpr double a = -0.75;
   const auto near = [](T x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
   const auto far = [](T x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
-  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
+  const Tensor low = floor(x).detach(), t = x - low;
+  std::vector<Tensor> whole;
+  for (int i = -1; i <= 2; ++i) whole.push_back(padded(low + i, size, o));
+  return {stack(whole, 1), stack({far(t + 1), near(t), near(1 - t), far(2 - t)}, 1)};
 }
 
-/// The blend of the 4 x 4 pixels around the positions `at`, each of which is padded by itself.
-Tensor bicubic(const Image& image, const std::vector<Tensor>& at, const GridSampleOptions& o) {
-  const Tensor top = floor(at[0]).detach(), left = floor(at[1]).detach();
-  const auto down = cubic_weights((at[0] - top).unsqueeze(1)),
-             across = cubic_weights((at[1] - left).unsqueeze(1));
-  Tensor out;
-  for (int i = 0; i < 4; ++i) {
-    const Tensor y = padded(top + (i - 1), image.sizes[0], o);
-    Tensor row;
-    for (int j = 0; j < 4; ++j) {
-      const Tensor pixels = image.at({y, padded(left + (j - 1), image.sizes[1], o)});
-      row = j == 0 ? pixels * across[j] : row + pixels * across[j];
-    }
-    out = i == 0 ? row * down[i] : out + row * down[i];
+/// Combines a value of [N, a, points] with each of [N, b, points]: [N, a * b, points].
+template <class F>
+Tensor each_with_each(T a, T b, F&& f) {
+  return f(a.unsqueeze(2), b.unsqueeze(1)).flatten(1, 2);
+}
+
+/// The places of all combinations of taps in an image of these sizes, -1 outside.
+Tensor places_of(const std::vector<Taps>& axes, const std::vector<std::int64_t>& sizes) {
+  const NoGradGuard guard;
+  Tensor places, inside;
+  for (std::size_t d = 0; d < axes.size(); ++d) {
+    const double last = static_cast<double>(sizes[d] - 1);
+    T whole = axes[d].whole;
+    const Tensor near = clamp(whole, 0, last).to(kInt64);
+    const Tensor here = logical_and(ge(whole, 0), le(whole, last));
+    places =
+        d == 0 ? near : each_with_each(places * sizes[d], near, [](T a, T b) { return a + b; });
+    inside =
+        d == 0 ? here : each_with_each(inside, here, [](T a, T b) { return logical_and(a, b); });
   }
+  return where(inside, places, -1);
+}
+
+Tensor weights_of(const std::vector<Taps>& axes) {
+  if (!axes[0].weights.defined()) return ones_like(axes[0].whole);
+  Tensor weights = axes[0].weights;
+  for (std::size_t d = 1; d < axes.size(); ++d)
+    weights = each_with_each(weights, axes[d].weights, [](T a, T b) { return a * b; });
+  return weights;
+}
+
+// ---- Weighted sums of pixels (kernels/grid_sample.h), of an image [N, C, pixels] and places and
+// weights [N, K, points]
+
+/// The places of all channels, those outside of the image at its first pixel: [N, C, K * points].
+Tensor places_inside(T places, std::int64_t channels) {
+  const Tensor near = clamp_min(places, 0).flatten(1).unsqueeze(1);
+  return near.expand({near.size(0), channels, near.size(2)});
+}
+
+/// [N, C, K, points], 0 outside.
+Tensor pixels_at(T image, T places) {
+  const Tensor values = image.gather(2, places_inside(places, image.size(1)));
+  return where(ge(places, 0).unsqueeze(1),
+               values.reshape({image.size(0), image.size(1), places.size(1), places.size(2)}), 0);
+}
+
+/// The gradients of image and weights made of differentiable ops.
+Gradients differentiable_gradients(T grad, T image, T places, T weights, Needs needs) {
+  Gradients g(2);
+  const Tensor dy = grad.unsqueeze(2);
+  if (needs[0]) {
+    const Tensor terms = where(ge(places, 0).unsqueeze(1), dy * weights.unsqueeze(1), 0);
+    g[0] =
+        scatter_add(zeros_like(image), 2, places_inside(places, image.size(1)), terms.flatten(2));
+  }
+  if (needs[1]) g[1] = sum(dy * pixels_at(image, places), 1);
+  return g;
+}
+
+Gradients sum_gradients(T grad, T image, T places, T weights, Needs needs) {
+  const Stream stream = current_stream(image.device());
+  const Tensor dy = grad.contiguous();
+  Gradients g{needs[0] ? zeros_like(image) : Tensor(), needs[1] ? empty_like(weights) : Tensor()};
+  if (needs[0]) kernels::sample_image_gradient(stream, g[0], dy, places, weights);
+  if (needs[1]) kernels::sample_weight_gradient(stream, g[1], dy, image, places);
+  return g;
+}
+
+Tensor weighted_sum(T image, T places, T weights) {
+  if (tracing::on()) return sum(pixels_at(image, places) * weights.unsqueeze(1), 2);
+  const Tensor out = empty({image.size(0), image.size(1), places.size(2)}, image.options());
+  kernels::sample_pixels(current_stream(image.device()), out, image, places, weights);
+  if (autograd::recording(image, weights))
+    autograd::record(
+        out, "grid_sample", {image, weights},
+        [image = Saved(image), places, weights = Saved(weights)](T grad, Needs needs) -> Gradients {
+          const auto gradients =
+              autograd::creating_graph() ? differentiable_gradients : sum_gradients;
+          return gradients(grad, image.get(), places, weights.get(), needs);
+        });
   return out;
 }
 
@@ -142,19 +192,27 @@ void check(T input, T grid, const GridSampleOptions& o) {
 Tensor sampled(T input, T grid, const GridSampleOptions& o) {
   check(input, grid, o);
   const DType wide = itemsize(input.dtype()) == 2 ? kFloat32 : input.dtype();
-  const Tensor points = nan_to_num(grid.to(wide), -1);
-  Image image{input.to(wide).flatten(2), {}};
-  std::vector<Tensor> at;
+  const Tensor points = nan_to_num(grid.to(wide), -1).flatten(1, -2);
+  std::vector<std::int64_t> sizes;
+  std::vector<Taps> axes;
   for (int d = 2; d < input.dim(); ++d) {
-    image.sizes.push_back(input.size(d));
+    const std::int64_t size = input.size(d);
+    sizes.push_back(size);
     // x, the last dimension, comes first in the grid.
-    at.push_back(positions(points.select(-1, input.dim() - 1 - d), input.size(d), o.align_corners));
+    const Tensor x = positions(points.select(-1, input.dim() - 1 - d), size, o.align_corners);
+    if (o.mode == GridSampleMode::bicubic)
+      axes.push_back(cubic_taps(x, size, o));
+    else if (o.mode == GridSampleMode::bilinear)
+      axes.push_back(linear_taps(padded(x, size, o)));
+    else
+      axes.push_back({round(padded(x, size, o)).detach().unsqueeze(1), {}});
   }
-  if (o.mode == GridSampleMode::bicubic) return bicubic(image, at, o).to(input.dtype());
-  for (std::size_t d = 0; d < at.size(); ++d) at[d] = padded(at[d], image.sizes[d], o);
-  if (o.mode == GridSampleMode::bilinear) return linear(image, at).to(input.dtype());
-  for (Tensor& x : at) x = round(x);
-  return image.at(at).to(input.dtype());
+  const Tensor out =
+      weighted_sum(input.to(wide).flatten(2).contiguous(), places_of(axes, sizes).contiguous(),
+                   weights_of(axes).contiguous());
+  Shape shape{input.size(0), input.size(1)};
+  for (int d = 1; d < grid.dim() - 1; ++d) shape.push_back(grid.size(d));
+  return out.reshape(shape).to(input.dtype());
 }
 
 /// The centres of `size` pixels between -1 and 1.

@@ -42,7 +42,8 @@ bool fits(const Tensor& input, std::span<const LinearLayer> layers) {
     };
     if (!alike(weight) || weight.dim() != 2 || weight.size(1) != features) return false;
     features = weight.size(0);
-    if (bias.defined() && (!alike(bias) || bias.dim() != 1 || bias.size(0) != features)) return false;
+    if (bias.defined() && (!alike(bias) || bias.dim() != 1 || bias.size(0) != features))
+      return false;
     if (ops::autocast(AutocastOp::linear, input, weight, bias)) return false;
   }
   return true;

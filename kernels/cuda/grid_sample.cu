@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/launch.cuh"
+#include "ferrite/kernels/cuda/workspace.h"
+#include "ferrite/kernels/grid_sample.h"
+#include "ferrite/kernels/index.h"
+
+namespace ferrite::kernels::cuda {
+
+namespace {
+
+constexpr int kSampleThreads = 128;
+constexpr std::int64_t kSampleChannels = 8;  // that a thread has, with places read once
+
+struct Sizes {
+  std::int64_t images, channels, pixels, each, points;
+
+  Sizes(const View& image, const View& places)
+      : images(image.sizes[0]),
+        channels(image.sizes[1]),
+        pixels(image.sizes[2]),
+        each(places.sizes[1]),
+        points(places.sizes[2]) {}
+};
+
+/// The number of the thread in a grid of any size, less than `count`.
+__device__ std::int64_t thread_in_grid() {
+  return static_cast<std::int64_t>(blockIdx.x) * kSampleThreads + threadIdx.x;
+}
+
+/// A thread has a point and some channels; threads of a warp have neighbours.
+template <class T>
+__global__ void __launch_bounds__(kSampleThreads)
+    sample(Sizes s, std::int64_t groups, const T* image, const std::int64_t* places,
+           const T* weights, T* samples) {
+  const std::int64_t item = thread_in_grid(), point = item % s.points;
+  const std::int64_t group = item / s.points % groups, n = item / s.points / groups;
+  if (n >= s.images) return;
+  const std::int64_t first = group * kSampleChannels;
+  T sums[kSampleChannels] = {};
+  for (std::int64_t k = 0; k < s.each; ++k) {
+    const std::int64_t j = (n * s.each + k) * s.points + point, at = places[j];
+    if (at < 0) continue;
+    const T w = weights[j];
+    const T* const from = image + (n * s.channels + first) * s.pixels + at;
+#pragma unroll
+    for (int c = 0; c < kSampleChannels; ++c)
+      if (first + c < s.channels) sums[c] += w * from[c * s.pixels];
+  }
+#pragma unroll
+  for (int c = 0; c < kSampleChannels; ++c)
+    if (first + c < s.channels) samples[(n * s.channels + first + c) * s.points + point] = sums[c];
+}
+
+/// A thread has a weight.
+template <class T>
+__global__ void __launch_bounds__(kSampleThreads)
+    weight_gradient(Sizes s, const T* grad_samples, const T* image, const std::int64_t* places,
+                    T* grad_weights) {
+  const std::int64_t item = thread_in_grid(), point = item % s.points;
+  const std::int64_t n = item / s.points / s.each;
+  if (n >= s.images) return;
+  const std::int64_t at = places[item];
+  T sum = 0;
+  if (at >= 0)
+    for (std::int64_t c = 0; c < s.channels; ++c)
+      sum += grad_samples[(n * s.channels + c) * s.points + point] *
+             image[(n * s.channels + c) * s.pixels + at];
+  grad_weights[item] = sum;
+}
+
+/// Terms of the image's gradient, [N, C, K, points], and places that are inside, where 0 is added
+/// for those that are not.
+template <class T>
+__global__ void __launch_bounds__(kSampleThreads)
+    image_terms(Sizes s, const T* grad_samples, const std::int64_t* places, const T* weights,
+                T* terms, std::int64_t* inside) {
+  const std::int64_t item = thread_in_grid(), of_image = s.each * s.points;
+  const std::int64_t j = item % of_image, plane = item / of_image, n = plane / s.channels;
+  if (n >= s.images) return;
+  const std::int64_t at = places[n * of_image + j];
+  terms[item] =
+      at < 0 ? T(0) : weights[n * of_image + j] * grad_samples[plane * s.points + j % s.points];
+  if (plane % s.channels == 0) inside[n * of_image + j] = at < 0 ? 0 : at;
+}
+
+/// [N, C, count], with a step of 0 between the channels where they share.
+View planes(void* data, DType dtype, const Sizes& s, std::int64_t count, bool shared) {
+  View v;
+  v.data = data;
+  v.numel = s.images * s.channels * count;
+  v.ndim = 3;
+  v.dtype = dtype;
+  const std::int64_t sizes[] = {s.images, s.channels, count};
+  const std::int64_t strides[] = {shared ? count : s.channels * count, shared ? 0 : count, 1};
+  std::copy_n(sizes, 3, v.sizes);
+  std::copy_n(strides, 3, v.strides);
+  return v;
+}
+
+}  // namespace
+
+void sample_pixels(const Stream& stream, const View& samples, const View& image, const View& places,
+                   const View& weights) {
+  const Sizes s(image, places);
+  const std::int64_t groups = (s.channels + kSampleChannels - 1) / kSampleChannels;
+  dispatch_types<float, double>(image.dtype, "grid_sample", [&]<class T>() {
+    launch({"grid_sample", stream, blocks_for(s.images * groups * s.points, kSampleThreads),
+            kSampleThreads},
+           sample<T>, s, groups, image.as<T>(), places.as<std::int64_t>(), weights.as<T>(),
+           samples.as<T>());
+  });
+}
+
+void sample_weight_gradient(const Stream& stream, const View& grad_weights,
+                            const View& grad_samples, const View& image, const View& places) {
+  const Sizes s(image, places);
+  dispatch_types<float, double>(image.dtype, "grid_sample", [&]<class T>() {
+    launch({"grid_sample_weight_gradient", stream,
+            blocks_for(s.images * s.each * s.points, kSampleThreads), kSampleThreads},
+           weight_gradient<T>, s, grad_samples.as<T>(), image.as<T>(), places.as<std::int64_t>(),
+           grad_weights.as<T>());
+  });
+}
+
+void sample_image_gradient(const Stream& stream, const View& grad_image, const View& grad_samples,
+                           const View& places, const View& weights) {
+  const Sizes s(grad_image, places);
+  const std::int64_t count = s.each * s.points, terms_count = s.images * s.channels * count;
+  if (terms_count == 0) return;
+  dispatch_types<float, double>(grad_image.dtype, "grid_sample", [&]<class T>() {
+    const Workspace terms(stream, sizeof(T) * static_cast<std::size_t>(terms_count));
+    const Workspace inside(stream,
+                           sizeof(std::int64_t) * static_cast<std::size_t>(s.images * count));
+    launch({"grid_sample_image_terms", stream, blocks_for(terms_count, kSampleThreads),
+            kSampleThreads},
+           image_terms<T>, s, grad_samples.as<T>(), places.as<std::int64_t>(), weights.as<T>(),
+           terms.as<T>(), inside.as<std::int64_t>());
+    scatter_add(stream, "grid_sample",
+                planes(grad_image.data, grad_image.dtype, s, s.pixels, false),
+                planes(inside.as<void>(), kInt64, s, count, true),
+                planes(terms.as<void>(), grad_image.dtype, s, count, false), 2);
+  });
+}
+
+}  // namespace ferrite::kernels::cuda
