@@ -31,8 +31,8 @@ struct Groups {
     for (int d = 2; d < input.dim(); ++d) layout.pixels *= input.size(d);
     if (!input.device().is_cpu()) return;
     format = input.suggest_memory_format();
-    // Without neighbours in an image, both orders are the same.
-    layout.channels_last = format != kContiguous || layout.pixels == 1;
+    // Of one pixel, both orders are the same.
+    layout.channels_last = format != kContiguous && layout.pixels > 1;
   }
   Tensor dense(const Tensor& t, DType dtype) const { return ops::norms::dense(t, dtype, format); }
 };

@@ -10,14 +10,15 @@ namespace {
 /// f(image) for all images, beside each other if that is enough for all threads, and otherwise one
 /// by one with the parallel loops of f.
 template <class F>
-void for_each_image(std::int64_t images, F&& f) {
-  if (images < num_threads()) {
-    for (std::int64_t n = 0; n < images; ++n) f(n);
+void for_each_image(const GroupLayout& layout, F&& f) {
+  if (layout.images < num_threads()) {
+    for (std::int64_t n = 0; n < layout.images; ++n) f(n);
     return;
   }
-  parallel_for(images, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) f(n);
-  });
+  parallel_for(layout.images, row_grain(layout.all_channels() * layout.pixels),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t n = begin; n < end; ++n) f(n);
+               });
 }
 
 /// f(image, group) for all groups of all images.
@@ -52,7 +53,7 @@ class Forward {
 
   void run() const {
     if (layout_.channels_last)
-      for_each_image(layout_.images, [&](std::int64_t n) { normalize_image(n); });
+      for_each_image(layout_, [&](std::int64_t n) { normalize_image(n); });
     else
       for_each_group(layout_, [&](std::int64_t n, std::int64_t g) { normalize_group(n, g); });
   }
@@ -64,6 +65,7 @@ class Forward {
     const auto [m, rstd] = row_moments(x_, row, channels * pixels, eps_, true);
     mean_[row] = m;
     rstd_[row] = rstd;
+    if (pixels == 1) return normalize_pixel(row * channels, g * channels, m, rstd);
     for (std::int64_t j = 0; j < channels; ++j) {
       const std::int64_t c = g * channels + j, at = (row * channels + j) * pixels;
       const S scale = weight_ ? rstd * weight_[c] : rstd, shift = bias_ ? bias_[c] : S(0);
@@ -71,6 +73,16 @@ class Forward {
         store<lanes>(y_ + at + i, affine(load<lanes>(x_ + at + i) - m, scale, shift));
       });
     }
+  }
+
+  /// A group of one pixel, from `at` on, whose first channel is c.
+  void normalize_pixel(std::int64_t at, std::int64_t c, S m, S rstd) const {
+    for_blocks(0, layout_.channels, [&](std::int64_t j, auto lanes) {
+      Lanes<S, lanes> scale = rstd - Lanes<S, lanes>{}, shift{};
+      if (weight_) scale *= load<lanes>(weight_ + c + j);
+      if (bias_) shift = load<lanes>(bias_ + c + j);
+      store<lanes>(y_ + at + j, affine(load<lanes>(x_ + at + j) - m, scale, shift));
+    });
   }
 
   void normalize_image(std::int64_t n) const {
@@ -139,7 +151,7 @@ class Backward {
 
   void run(const View& grad_weight, const View& grad_bias) {
     if (layout_.channels_last)
-      for_each_image(layout_.images, [&](std::int64_t n) { image_gradient(n); });
+      for_each_image(layout_, [&](std::int64_t n) { image_gradient(n); });
     else
       for_each_group(layout_, [&](std::int64_t n, std::int64_t g) { group_gradient(n, g); });
     if (grad_weight.data) sum_images(grad_weight.as<S>(), by_weight_);
@@ -166,27 +178,43 @@ class Backward {
 
   void group_gradient(std::int64_t n, std::int64_t g) {
     const std::int64_t pixels = layout_.pixels, group = n * layout_.groups + g;
+    const std::int64_t first = group * layout_.channels;
     const S m = mean_[group], rstd = rstd_[group];
-    for (std::int64_t j = 0; j < layout_.channels; ++j) {
-      const std::int64_t row = group * layout_.channels + j;
-      const auto sums = row_part<S>(row, pixels)
-                            .template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
-                              const auto g = load<lanes>(dy_ + at);
-                              sums[0] += g;
-                              sums[1] += g * (load<lanes>(x_ + at) - m);
-                            })[0];
-      by_bias_[row] = sums[0];
-      by_weight_[row] = sums[1] * rstd;
-    }
+    if (pixels == 1)
+      for_blocks(first, first + layout_.channels, [&](std::int64_t i, auto lanes) {
+        const auto dy = load<lanes>(dy_ + i);
+        store<lanes>(by_bias_ + i, dy);
+        store<lanes>(by_weight_ + i, dy * (load<lanes>(x_ + i) - m) * rstd);
+      });
+    else
+      for (std::int64_t row = first; row < first + layout_.channels; ++row) {
+        const auto sums = row_part<S>(row, pixels)
+                              .template sums<2>([&](auto lanes, int, std::int64_t at, auto& sums) {
+                                const auto dy = load<lanes>(dy_ + at);
+                                sums[0] += dy;
+                                sums[1] += dy * (load<lanes>(x_ + at) - m);
+                              })[0];
+        by_bias_[row] = sums[0];
+        by_weight_[row] = sums[1] * rstd;
+      }
     if (!dx_) return;
     const auto [shift, slope] = terms(n, g);
-    for (std::int64_t j = 0; j < layout_.channels; ++j) {
-      const S scale = weight_ ? rstd * weight_[g * layout_.channels + j] : rstd;
-      const std::int64_t at = (group * layout_.channels + j) * pixels;
-      for_blocks(0, pixels, [&, shift = shift, slope = slope](std::int64_t i, auto lanes) {
-        store<lanes>(dx_ + at + i, load<lanes>(dy_ + at + i) * scale - shift -
-                                       (load<lanes>(x_ + at + i) - m) * slope);
+    const auto put = [&, shift = shift, slope = slope](auto lanes, std::int64_t at,
+                                                       const auto& scale) {
+      store<lanes>(dx_ + at,
+                   load<lanes>(dy_ + at) * scale - shift - (load<lanes>(x_ + at) - m) * slope);
+    };
+    const S* const weight = weight_ ? weight_ + g * layout_.channels : nullptr;
+    if (pixels == 1)
+      return for_blocks(0, layout_.channels, [&](std::int64_t j, auto lanes) {
+        Lanes<S, lanes> scale = rstd - Lanes<S, lanes>{};
+        if (weight) scale *= load<lanes>(weight + j);
+        put(lanes, first + j, scale);
       });
+    for (std::int64_t j = 0; j < layout_.channels; ++j) {
+      const S scale = weight ? rstd * weight[j] : rstd;
+      for_blocks(0, pixels,
+                 [&](std::int64_t i, auto lanes) { put(lanes, (first + j) * pixels + i, scale); });
     }
   }
 
