@@ -57,7 +57,7 @@ class JsonChecks final : public nlohmann::json_sax<nlohmann::json> {
   int depth_ = 0;
 };
 
-/// The text as JSON, after the checks. json::parse_error if it is none.
+/// The text as JSON, after the checks. A json::exception if it is none.
 template <class Nest, class Number>
 nlohmann::json checked_json(std::string_view text, Nest nest, Number number) {
   JsonChecks<Nest, Number> checks(std::move(nest), std::move(number));
