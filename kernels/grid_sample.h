@@ -8,6 +8,16 @@
 
 namespace ferrite::kernels {
 
+/// Whole numbers of pixels along each axis of an image, y before x: [N, taps, points] for an axis.
+struct SampleAxes {
+  int count = 0;                      ///< 2, or 3 with the depth first
+  View whole[3];                      ///< of the weights' dtype
+  std::int64_t sizes[3] = {1, 1, 1};  ///< of the image
+  std::int64_t taps[3] = {1, 1, 1};   ///< of each axis; their product is K
+};
+/// places = those of all combinations of the axes' taps, the last axis first; -1 outside.
+FERRITE_KERNEL_OF("grid_sample", sample_places, const View& places, const SampleAxes& axes);
+
 /// samples = the sum of the K weighted pixels, in their order.
 FERRITE_KERNEL_OF("grid_sample", sample_pixels, const View& samples, const View& image,
                   const View& places, const View& weights);

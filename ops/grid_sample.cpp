@@ -61,10 +61,15 @@ Tensor padded(T x, std::int64_t size, const GridSampleOptions& o) {
 }
 
 /// Along one axis, the pixels that the points are made of: at whole numbers, inside of the image or
-/// not, and with weights (undefined: 1 each); [N, pixels, points].
+/// not, and with weights; [N, pixels, points].
 struct Taps {
   Tensor whole, weights;
 };
+
+/// The weight is 1; its gradient is 0, as PyTorch's.
+Taps nearest_taps(T x) {
+  return {round(x).detach().unsqueeze(1), where(eq(x, x), 1, x).unsqueeze(1)};
+}
 
 Taps linear_taps(T x) {
   const Tensor low = floor(x).detach(), part = x - low;
@@ -89,9 +94,8 @@ Tensor each_with_each(T a, T b, F&& f) {
   return f(a.unsqueeze(2), b.unsqueeze(1)).flatten(1, 2);
 }
 
-/// The places of all combinations of taps in an image of these sizes, -1 outside.
-Tensor places_of(const std::vector<Taps>& axes, const std::vector<std::int64_t>& sizes) {
-  const NoGradGuard guard;
+/// The places of all combinations of taps in an image of these sizes, -1 outside, by ops.
+Tensor traced_places(const std::vector<Taps>& axes, const std::vector<std::int64_t>& sizes) {
   Tensor places, inside;
   for (std::size_t d = 0; d < axes.size(); ++d) {
     const double last = static_cast<double>(sizes[d] - 1);
@@ -106,8 +110,26 @@ Tensor places_of(const std::vector<Taps>& axes, const std::vector<std::int64_t>&
   return where(inside, places, -1);
 }
 
+Tensor places_of(const std::vector<Taps>& axes, const std::vector<std::int64_t>& sizes) {
+  const NoGradGuard guard;
+  if (tracing::on()) return traced_places(axes, sizes);
+  kernels::SampleAxes lines{.count = static_cast<int>(axes.size())};
+  std::vector<Tensor> whole;
+  std::int64_t each = 1;
+  for (std::size_t d = 0; d < axes.size(); ++d) {
+    whole.push_back(axes[d].whole.contiguous());
+    lines.whole[d] = whole[d];
+    lines.sizes[d] = sizes[d];
+    lines.taps[d] = whole[d].size(1);
+    each *= lines.taps[d];
+  }
+  const Tensor places = empty({whole[0].size(0), each, whole[0].size(2)},
+                              {.dtype = kInt64, .device = whole[0].device()});
+  kernels::sample_places(current_stream(places.device()), places, lines);
+  return places;
+}
+
 Tensor weights_of(const std::vector<Taps>& axes) {
-  if (!axes[0].weights.defined()) return ones_like(axes[0].whole);
   Tensor weights = axes[0].weights;
   for (std::size_t d = 1; d < axes.size(); ++d)
     weights = each_with_each(weights, axes[d].weights, [](T a, T b) { return a * b; });
@@ -205,7 +227,7 @@ Tensor sampled(T input, T grid, const GridSampleOptions& o) {
     else if (o.mode == GridSampleMode::bilinear)
       axes.push_back(linear_taps(padded(x, size, o)));
     else
-      axes.push_back({round(padded(x, size, o)).detach().unsqueeze(1), {}});
+      axes.push_back(nearest_taps(padded(x, size, o)));
   }
   const Tensor out =
       weighted_sum(input.to(wide).flatten(2).contiguous(), places_of(axes, sizes).contiguous(),

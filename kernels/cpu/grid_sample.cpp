@@ -1,9 +1,11 @@
 #include "ferrite/kernels/grid_sample.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "ferrite/core/error.h"
 #include "ferrite/core/parallel_for.h"
@@ -61,34 +63,63 @@ void with_each(std::int64_t each, F&& f) {
   }
 }
 
-/// The places of a block's points. One that is outside of the image is that of another pixel of
-/// its point, which a factor of 0 does not change, or the image's first if all are outside: loops
-/// over pixels need no branch, which the processor would often predict wrongly. Nor do they gather
-/// vectors, which takes several times as long on many processors; stores to memory that could be
-/// the image's keep the compiler from it.
-template <int K>
+/// The places of a block's points, and what is left of a term of each: all bits, or none where the
+/// place is outside of the image. Loops over pixels need no branch, which the processor would often
+/// predict wrongly. Nor do they gather vectors, which takes several times as long on many
+/// processors; stores to memory that could be the image's keep the compiler from it.
+template <int K, class T>
 struct Block {
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   std::int32_t at[K][kPoints];
-  bool inside[K][kPoints], any_inside[kPoints];
+  Bits inside[K][kPoints];
+  bool all_inside = true;
 
   Block(const std::int64_t* places, std::int64_t points, std::int64_t count) {
-    std::fill_n(any_inside, count, false);
-    std::int32_t some[kPoints] = {};
     for (int k = 0; k < K; ++k)
       for (std::int64_t p = 0; p < count; ++p) {
-        const auto place = static_cast<std::int32_t>(places[k * points + p]);
-        inside[k][p] = place >= 0;
-        any_inside[p] |= inside[k][p];
-        some[p] = std::max(some[p], place);
-        at[k][p] = place;
+        const std::int64_t place = places[k * points + p];
+        at[k][p] = static_cast<std::int32_t>(std::max<std::int64_t>(place, 0));
+        inside[k][p] = place >= 0 ? ~Bits() : Bits();
+        all_inside &= place >= 0;
       }
-    for (int k = 0; k < K; ++k)
-      for (std::int64_t p = 0; p < count; ++p)
-        if (!inside[k][p]) at[k][p] = some[p];
+  }
+  T term(int k, std::int64_t p, T value) const {
+    return std::bit_cast<T>(std::bit_cast<Bits>(value) & inside[k][p]);
   }
 };
 
 }  // namespace
+
+void sample_places(const View& places, const SampleAxes& axes) {
+  const std::int64_t images = places.sizes[0], points = places.sizes[2];
+  const std::int64_t* const taps = axes.taps;
+  dispatch_types<float, double>(axes.whole[0].dtype, "grid_sample", [&]<class T>() {
+    parallel_for(images * taps[0], 1, [&](std::int64_t begin, std::int64_t end) {
+      // The places of the taps before an axis, to which each of its own is added.
+      const auto add = [&](auto&& self, int d, std::int64_t n, std::int64_t number, std::int64_t t,
+                           const std::int64_t* before) -> void {
+        const T* const whole = axes.whole[d].template as<T>() + (n * taps[d] + t) * points;
+        number = number * taps[d] + t;
+        std::int64_t* const to =
+            places.as<std::int64_t>() + (n * places.sizes[1] + number) * points;
+        const T last = static_cast<T>(axes.sizes[d] - 1);
+        std::vector<std::int64_t> own(d + 1 < axes.count ? static_cast<std::size_t>(points) : 0);
+        std::int64_t* const here = d + 1 < axes.count ? own.data() : to;
+        const std::int64_t size = axes.sizes[d];
+        for (std::int64_t p = 0; p < points; ++p) {
+          const std::int64_t above = before ? before[p] : 0;
+          const bool inside = (whole[p] >= 0) & (whole[p] <= last) & (above >= 0);
+          const auto at = above * size + static_cast<std::int64_t>(inside ? whole[p] : T(0));
+          here[p] = inside ? at : -1;
+        }
+        if (d + 1 < axes.count)
+          for (std::int64_t next = 0; next < taps[d + 1]; ++next)
+            self(self, d + 1, n, number, next, here);
+      };
+      for (std::int64_t i = begin; i < end; ++i) add(add, 0, i / taps[0], 0, i % taps[0], nullptr);
+    });
+  });
+}
 
 void sample_pixels(const View& samples, const View& image, const View& places,
                    const View& weights) {
@@ -97,21 +128,22 @@ void sample_pixels(const View& samples, const View& image, const View& places,
     with_each(s.each, [&]<int K>(std::integral_constant<int, K>) {
       s.for_each_block([&](std::int64_t n, std::int64_t first, std::int64_t count) {
         const std::int64_t of_image = n * K * s.points + first;
-        const Block<K> block(places.as<std::int64_t>() + of_image, s.points, count);
-        T w[K][kPoints];
-        for (int k = 0; k < K; ++k)
-          for (std::int64_t p = 0; p < count; ++p)
-            w[k][p] = block.inside[k][p] ? weights.as<T>()[of_image + k * s.points + p] : T(0);
+        const Block<K, T> block(places.as<std::int64_t>() + of_image, s.points, count);
+        const T* const w = weights.as<T>() + of_image;
         for (std::int64_t c = n * s.channels; c < (n + 1) * s.channels; ++c) {
           const T* const plane = image.as<T>() + c * s.pixels;
           T* const to = samples.as<T>() + c * s.points + first;
-          for (std::int64_t p = 0; p < count; ++p) {
-            T sum = 0;
-            for (int k = 0; k < K; ++k) sum += w[k][p] * plane[block.at[k][p]];
-            to[p] = sum;
-          }
-          for (std::int64_t p = 0; p < count; ++p)
-            if (!block.any_inside[p]) to[p] = 0;
+          const auto run = [&](auto all_inside) {
+            for (std::int64_t p = 0; p < count; ++p) {
+              T sum = 0;
+              for (int k = 0; k < K; ++k) {
+                const T value = w[k * s.points + p] * plane[block.at[k][p]];
+                sum += all_inside ? value : block.term(k, p, value);
+              }
+              to[p] = sum;
+            }
+          };
+          block.all_inside ? run(std::true_type()) : run(std::false_type());
         }
       });
     });
@@ -125,7 +157,7 @@ void sample_weight_gradient(const View& grad_weights, const View& grad_samples, 
     with_each(s.each, [&]<int K>(std::integral_constant<int, K>) {
       s.for_each_block([&](std::int64_t n, std::int64_t first, std::int64_t count) {
         const std::int64_t of_image = n * K * s.points + first;
-        const Block<K> block(places.as<std::int64_t>() + of_image, s.points, count);
+        const Block<K, T> block(places.as<std::int64_t>() + of_image, s.points, count);
         T* const to = grad_weights.as<T>() + of_image;
         for (int k = 0; k < K; ++k) std::fill_n(to + k * s.points, count, T(0));
         for (std::int64_t c = n * s.channels; c < (n + 1) * s.channels; ++c) {
@@ -136,7 +168,7 @@ void sample_weight_gradient(const View& grad_weights, const View& grad_samples, 
         }
         for (int k = 0; k < K; ++k)
           for (std::int64_t p = 0; p < count; ++p)
-            if (!block.inside[k][p]) to[k * s.points + p] = 0;
+            to[k * s.points + p] = block.term(k, p, to[k * s.points + p]);
       });
     });
   });

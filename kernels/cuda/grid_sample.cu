@@ -29,6 +29,28 @@ __device__ std::int64_t thread_in_grid() {
   return static_cast<std::int64_t>(blockIdx.x) * kSampleThreads + threadIdx.x;
 }
 
+/// A thread has a place.
+template <class T>
+__global__ void __launch_bounds__(kSampleThreads)
+    find_places(const __grid_constant__ SampleAxes axes, std::int64_t each, std::int64_t points,
+                std::int64_t count, std::int64_t* places) {
+  const std::int64_t item = thread_in_grid(), point = item % points;
+  if (item >= count) return;
+  const std::int64_t n = item / points / each;
+  std::int64_t number = item / points % each, place = 0, step = 1;
+  bool inside = true;
+  for (int d = axes.count - 1; d >= 0; --d) {
+    const auto* const values = static_cast<const T*>(axes.whole[d].data);
+    const T whole = values[(n * axes.taps[d] + number % axes.taps[d]) * points + point];
+    const bool here = whole >= 0 && whole <= static_cast<T>(axes.sizes[d] - 1);
+    place += here ? static_cast<std::int64_t>(whole) * step : 0;
+    inside = inside && here;
+    number /= axes.taps[d];
+    step *= axes.sizes[d];
+  }
+  places[item] = inside ? place : -1;
+}
+
 /// A thread has a point and some channels; threads of a warp have neighbours.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
@@ -70,19 +92,19 @@ __global__ void __launch_bounds__(kSampleThreads)
   grad_weights[item] = sum;
 }
 
-/// Terms of the image's gradient, [N, C, K, points], and places that are inside, where 0 is added
-/// for those that are not.
+/// The terms of the image's gradient of each point's pixel k, [N, C, points], and their places,
+/// [N, points]. Those that are outside add 0 to different pixels: one thread may add all that a
+/// pixel gets.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    image_terms(Sizes s, const T* grad_samples, const std::int64_t* places, const T* weights,
-                T* terms, std::int64_t* inside) {
-  const std::int64_t item = thread_in_grid(), of_image = s.each * s.points;
-  const std::int64_t j = item % of_image, plane = item / of_image, n = plane / s.channels;
+    image_terms(Sizes s, std::int64_t k, const T* grad_samples, const std::int64_t* places,
+                const T* weights, T* terms, std::int64_t* inside) {
+  const std::int64_t item = thread_in_grid(), point = item % s.points, plane = item / s.points;
+  const std::int64_t n = plane / s.channels;
   if (n >= s.images) return;
-  const std::int64_t at = places[n * of_image + j];
-  terms[item] =
-      at < 0 ? T(0) : weights[n * of_image + j] * grad_samples[plane * s.points + j % s.points];
-  if (plane % s.channels == 0) inside[n * of_image + j] = at < 0 ? 0 : at;
+  const std::int64_t tap = (n * s.each + k) * s.points + point, at = places[tap];
+  terms[item] = at < 0 ? T(0) : weights[tap] * grad_samples[item];
+  if (plane % s.channels == 0) inside[n * s.points + point] = at < 0 ? point % s.pixels : at;
 }
 
 /// [N, C, count], with a step of 0 between the channels where they share.
@@ -100,6 +122,14 @@ View planes(void* data, DType dtype, const Sizes& s, std::int64_t count, bool sh
 }
 
 }  // namespace
+
+void sample_places(const Stream& stream, const View& places, const SampleAxes& axes) {
+  dispatch_types<float, double>(axes.whole[0].dtype, "grid_sample", [&]<class T>() {
+    launch({"grid_sample_places", stream, blocks_for(places.numel, kSampleThreads), kSampleThreads},
+           find_places<T>, axes, places.sizes[1], places.sizes[2], places.numel,
+           places.as<std::int64_t>());
+  });
+}
 
 void sample_pixels(const Stream& stream, const View& samples, const View& image, const View& places,
                    const View& weights) {
@@ -127,20 +157,21 @@ void sample_weight_gradient(const Stream& stream, const View& grad_weights,
 void sample_image_gradient(const Stream& stream, const View& grad_image, const View& grad_samples,
                            const View& places, const View& weights) {
   const Sizes s(grad_image, places);
-  const std::int64_t count = s.each * s.points, terms_count = s.images * s.channels * count;
-  if (terms_count == 0) return;
+  const std::int64_t count = s.images * s.channels * s.points;
+  if (count == 0) return;
   dispatch_types<float, double>(grad_image.dtype, "grid_sample", [&]<class T>() {
-    const Workspace terms(stream, sizeof(T) * static_cast<std::size_t>(terms_count));
+    const Workspace terms(stream, sizeof(T) * static_cast<std::size_t>(count));
     const Workspace inside(stream,
-                           sizeof(std::int64_t) * static_cast<std::size_t>(s.images * count));
-    launch({"grid_sample_image_terms", stream, blocks_for(terms_count, kSampleThreads),
-            kSampleThreads},
-           image_terms<T>, s, grad_samples.as<T>(), places.as<std::int64_t>(), weights.as<T>(),
-           terms.as<T>(), inside.as<std::int64_t>());
-    scatter_add(stream, "grid_sample",
-                planes(grad_image.data, grad_image.dtype, s, s.pixels, false),
-                planes(inside.as<void>(), kInt64, s, count, true),
-                planes(terms.as<void>(), grad_image.dtype, s, count, false), 2);
+                           sizeof(std::int64_t) * static_cast<std::size_t>(s.images * s.points));
+    for (std::int64_t k = 0; k < s.each; ++k) {
+      launch({"grid_sample_image_terms", stream, blocks_for(count, kSampleThreads), kSampleThreads},
+             image_terms<T>, s, k, grad_samples.as<T>(), places.as<std::int64_t>(), weights.as<T>(),
+             terms.as<T>(), inside.as<std::int64_t>());
+      scatter_add(stream, "grid_sample",
+                  planes(grad_image.data, grad_image.dtype, s, s.pixels, false),
+                  planes(inside.as<void>(), kInt64, s, s.points, true),
+                  planes(terms.as<void>(), grad_image.dtype, s, s.points, false), 2);
+    }
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "ferrite/tests/kit/kernel_case.h"
 
 using namespace ferrite;
@@ -46,6 +48,35 @@ TEST_CASE("sample_pixels: outside of the image, no value of a weight counts") {
       kernels::sample_pixels(stream, at(samples), at(image), at(places), at(weights));
     });
     c.check(samples, s.tolerance(16));
+  });
+}
+
+TEST_CASE("sample_places of images and volumes") {
+  kit::for_each_case("sample_places", 40, [](KernelCase& c) {
+    const DType dtype = c.pick({kFloat32, kFloat64});
+    const std::int64_t n = c.integer(0, 3), points = c.pick({std::int64_t{0}, c.size(700)});
+    const int count = static_cast<int>(c.integer(2, 3));
+    kernels::SampleAxes axes{.count = count};
+    Operand whole[3];
+    std::int64_t each = 1;
+    for (int d = 0; d < count; ++d) {
+      axes.sizes[d] = c.integer(1, 6);
+      axes.taps[d] = c.integer(1, 4);
+      each *= axes.taps[d];
+      const Tensor values = empty({n, axes.taps[d], points}, {.dtype = kFloat64});
+      for (std::int64_t i = 0; i < values.numel(); ++i)
+        values.data<double>()[i] = c.integer(0, 40) == 0
+                                       ? c.pick<double>({NAN, INFINITY, -INFINITY, 1e30})
+                                       : static_cast<double>(c.integer(-1, axes.sizes[d]));
+      whole[d] = c.input(values, dtype);
+    }
+    const Operand places = c.output({n, each, points}, kInt64);
+    c.run([&](const Stream& stream, const kit::Side& at) {
+      kernels::SampleAxes there = axes;
+      for (int d = 0; d < count; ++d) there.whole[d] = at(whole[d]);
+      kernels::sample_places(stream, at(places), there);
+    });
+    c.check(places, {.rtol = 0});
   });
 }
 

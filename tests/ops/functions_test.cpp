@@ -319,6 +319,14 @@ TEST_CASE("grid_sample and affine_grid: sizes, NaN and errors") {
   check_close(at(0, 0, 0, GridSampleMode::bilinear), {4.5}, 0);
   check_close(at(0, 0.1, 1, GridSampleMode::nearest), {7}, 0);
   check_close(at(NAN, NAN, NAN, GridSampleMode::bilinear), {1}, 0);
+  // Outside is 0 whatever lies in the image, and so is the gradient of a nearest pixel's point.
+  const Tensor far = points({3, -5, 0}).requires_grad_();
+  const Tensor infinite = full({1, 1, 2, 2, 2}, INFINITY);
+  for (GridSampleMode mode : {GridSampleMode::bilinear, GridSampleMode::nearest})
+    check_equal(grid_sample(infinite, far, {.mode = mode}), zeros({1, 1, 1, 1, 1}));
+  check_equal(grid_sample(infinite, points({-1, 1.2, 0})), full({1, 1, 1, 1, 1}, INFINITY));
+  grid_sample(volume, far, {.mode = GridSampleMode::nearest}).sum().backward();
+  check_equal(far.grad(), zeros_like(far));
   CHECK(grid_sample(zeros({0, 2, 2, 2, 2}), zeros({0, 1, 3, 4, 3})).shape() ==
         Shape{0, 2, 1, 3, 4});
   CHECK(grid_sample(zeros({1, 0, 2, 2, 2}), zeros({1, 1, 3, 4, 3})).shape() ==
