@@ -18,6 +18,18 @@ struct SampleAxes {
 /// places = those of all combinations of the axes' taps, the last axis first; -1 outside.
 FERRITE_KERNEL_OF("grid_sample", sample_places, const View& places, const SampleAxes& axes);
 
+/// The sizes of all images [N, C, pixels] and places [N, K, points].
+struct SampleSizes {
+  std::int64_t images, channels, pixels, taps, points;
+
+  SampleSizes(const View& image, const View& places)
+      : images(image.sizes[0]),
+        channels(image.sizes[1]),
+        pixels(image.sizes[2]),
+        taps(places.sizes[1]),
+        points(places.sizes[2]) {}
+};
+
 /// samples = the sum of the K weighted pixels, in their order.
 FERRITE_KERNEL_OF("grid_sample", sample_pixels, const View& samples, const View& image,
                   const View& places, const View& weights);

@@ -33,8 +33,7 @@ template <class T, class Steps>
 __global__ void __launch_bounds__(kArangeThreads)
     sequence_kernel(T* out, std::int64_t n, bool aligned, Steps steps) {
   constexpr int kCount = pack_size<T>();
-  const std::int64_t at =
-      (static_cast<std::int64_t>(blockIdx.x) * kArangeThreads + threadIdx.x) * kCount;
+  const std::int64_t at = thread_in_grid<kArangeThreads>() * kCount;
   if (at >= n) return;
   Pack<T, kCount> pack;
 #pragma unroll

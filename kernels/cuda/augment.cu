@@ -19,7 +19,7 @@ struct Place {
 __global__ void __launch_bounds__(kAugmentThreads)
     draw_places(PhiloxState state, std::int64_t images, std::int64_t tops, std::int64_t lefts,
                 std::int64_t padding, bool random, float flip, Place* places) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kAugmentThreads + threadIdx.x;
+  const std::int64_t i = thread_in_grid<kAugmentThreads>();
   if (i >= images) return;
   const ImageWindow window = image_window(state.resolved(), i, tops, lefts, random, flip);
   places[i] = {static_cast<int>(window.top - padding), static_cast<int>(window.left - padding),

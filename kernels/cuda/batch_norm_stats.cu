@@ -205,13 +205,9 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 constexpr int kFewThreads = 128;
 
-__device__ std::int64_t thread_channel() {
-  return static_cast<std::int64_t>(blockIdx.x) * kFewThreads + threadIdx.x;
-}
-
 template <class S>
 __global__ void of_sums(std::int64_t channels, double count, S* mean, S* m2) {
-  const std::int64_t c = thread_channel();
+  const std::int64_t c = thread_in_grid<kFewThreads>();
   if (c >= channels) return;
   to_moments(count, mean[c], m2[c]);
 }
@@ -231,7 +227,7 @@ struct Parts {
 template <class S>
 __global__ void combine(std::int64_t channels, std::int64_t parts, Parts<S> means, Parts<S> m2s,
                         Parts<S> counts, S* mean, S* m2, S* count) {
-  const std::int64_t c = thread_channel();
+  const std::int64_t c = thread_in_grid<kFewThreads>();
   double total = 0;
   for (std::int64_t p = 0; p < parts; ++p) total += counts.get(p);
   if (c == 0) *count = static_cast<S>(total);
@@ -254,13 +250,13 @@ __global__ void combine(std::int64_t channels, std::int64_t parts, Parts<S> mean
 
 template <class S, class R>
 __global__ void finish(std::int64_t channels, Finish<S, R> of_channel, S* invstd) {
-  const std::int64_t c = thread_channel();
+  const std::int64_t c = thread_in_grid<kFewThreads>();
   if (c < channels) invstd[c] = of_channel(c, true).invstd;
 }
 
 template <class S>
 __global__ void inverse(std::int64_t channels, const S* var, double eps, S* invstd) {
-  const std::int64_t c = thread_channel();
+  const std::int64_t c = thread_in_grid<kFewThreads>();
   if (c < channels) invstd[c] = static_cast<S>(1 / sqrt(static_cast<double>(var[c]) + eps));
 }
 

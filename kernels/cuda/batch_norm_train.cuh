@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
 
 template <class S, class R>
 __global__ void finish_channels(std::int64_t channels, Training<S, R> training) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
+  const std::int64_t c = thread_in_grid<kTileThreads>();
   if (blockIdx.x == 0) training.kept.count(threadIdx.x, kTileThreads);
   if (c >= channels) return;
   const auto [mean, invstd] = training.finish(c, true);
@@ -124,7 +124,7 @@ template <class F, int kPack>
 void train_channels(const Stream& stream, const char* name, const F& f, const ChannelLayout& layout,
                     const ChannelMatrix& m, bool params_aligned,
                     const Trainings<typename F::Scalar, F::kNorms>& trainings) {
-  check_channels(layout, m);
+  check_channels(name, layout, m);
   const Tiles tiles = tiles_of_columns(m);
   const auto run = [&]<int V>() {
     launch({name, stream, tiles.blocks(), kTileThreads}, detail::train_columns<F, V>, f, tiles,

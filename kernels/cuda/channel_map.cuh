@@ -108,7 +108,7 @@ void map_channels(const Stream& stream, const char* name, const F& f, const Chan
                   std::size_t itemsize, bool aligned, bool params_aligned) {
   if (layout.channels == 0 || layout.count() == 0) return;
   const ChannelMatrix m = channel_matrix(layout, itemsize, kPack, aligned, 1);
-  check_channels(layout, m);
+  check_channels(name, layout, m);
   Tiles tiles = tiles_of_columns(m);
   if (m.by_rows) tiles.cut(F::kUnroll);
   const ChannelOf channel = channel_of(layout, m, params_aligned);

@@ -152,13 +152,12 @@ __device__ __forceinline__ ChannelsAt<V> channels_of_columns(const ChannelOf& ch
 }
 
 /// Sizes that 32-bit arithmetic inside the kernels relies on.
-inline void check_channels(const ChannelLayout& layout, const ChannelMatrix& m) {
+inline void check_channels(const char* name, const ChannelLayout& layout, const ChannelMatrix& m) {
   FERRITE_CHECK(layout.channels <= INT32_MAX && layout.inner <= INT32_MAX &&
                     (!m.by_rows || m.rows <= INT32_MAX) &&
                     layout.outer * (m.by_rows ? m.packs() : 1) <= INT32_MAX,
-                ShapeError, "batch_norm",
-                "expects fewer than 2^31 packs per channel, got [{}, {}, {}]", layout.outer,
-                layout.channels, layout.inner);
+                ShapeError, name, "expects fewer than 2^31 packs per channel, got [{}, {}, {}]",
+                layout.outer, layout.channels, layout.inner);
 }
 
 }  // namespace ferrite::kernels::cuda

@@ -378,7 +378,7 @@ void reduce_channels(const Stream& stream, const char* name, const R& r,
   if (layout.channels == 0) return;
   if (layout.count() == 0) return finish(Partials<typename R::Scalar>());
   const ChannelMatrix m = channel_matrix(layout, R::kItemsize, V, aligned, 8);
-  check_channels(layout, m);
+  check_channels(name, layout, m);
   if (m.by_rows)
     return m.pack == V ? reduce_runs<R, V>(stream, name, r, m, layout, finish)
                        : reduce_runs<R, 1>(stream, name, r, m, layout, finish);

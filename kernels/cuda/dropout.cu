@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kDropoutThreads)
                    std::uint32_t threshold, Compute<T> scale) {
   using C = Compute<T>;
   constexpr int kCount = kElements<T>, kBlocks = kCount / 4;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kDropoutThreads + threadIdx.x;
+  const std::int64_t thread = thread_in_grid<kDropoutThreads>();
   const std::int64_t at = thread * kCount;
   if (at >= n) return;
   const PhiloxState from = state.resolved();

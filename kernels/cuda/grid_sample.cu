@@ -13,31 +13,15 @@ namespace {
 constexpr int kSampleThreads = 128;
 constexpr std::int64_t kSampleChannels = 8;  // that a thread has, with places read once
 
-struct Sizes {
-  std::int64_t images, channels, pixels, each, points;
-
-  Sizes(const View& image, const View& places)
-      : images(image.sizes[0]),
-        channels(image.sizes[1]),
-        pixels(image.sizes[2]),
-        each(places.sizes[1]),
-        points(places.sizes[2]) {}
-};
-
-/// The number of the thread in a grid of any size, less than `count`.
-__device__ std::int64_t thread_in_grid() {
-  return static_cast<std::int64_t>(blockIdx.x) * kSampleThreads + threadIdx.x;
-}
-
 /// A thread has a place.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    find_places(const __grid_constant__ SampleAxes axes, std::int64_t each, std::int64_t points,
+    find_places(const __grid_constant__ SampleAxes axes, std::int64_t taps, std::int64_t points,
                 std::int64_t count, std::int64_t* places) {
-  const std::int64_t item = thread_in_grid(), point = item % points;
+  const std::int64_t item = thread_in_grid<kSampleThreads>(), point = item % points;
   if (item >= count) return;
-  const std::int64_t n = item / points / each;
-  std::int64_t number = item / points % each, place = 0, step = 1;
+  const std::int64_t n = item / points / taps;
+  std::int64_t number = item / points % taps, place = 0, step = 1;
   bool inside = true;
   for (int d = axes.count - 1; d >= 0; --d) {
     const auto* const values = static_cast<const T*>(axes.whole[d].data);
@@ -54,15 +38,15 @@ __global__ void __launch_bounds__(kSampleThreads)
 /// A thread has a point and some channels; threads of a warp have neighbours.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    sample(Sizes s, std::int64_t groups, const T* image, const std::int64_t* places,
+    sample(SampleSizes s, std::int64_t groups, const T* image, const std::int64_t* places,
            const T* weights, T* samples) {
-  const std::int64_t item = thread_in_grid(), point = item % s.points;
+  const std::int64_t item = thread_in_grid<kSampleThreads>(), point = item % s.points;
   const std::int64_t group = item / s.points % groups, n = item / s.points / groups;
   if (n >= s.images) return;
   const std::int64_t first = group * kSampleChannels;
   T sums[kSampleChannels] = {};
-  for (std::int64_t k = 0; k < s.each; ++k) {
-    const std::int64_t j = (n * s.each + k) * s.points + point, at = places[j];
+  for (std::int64_t k = 0; k < s.taps; ++k) {
+    const std::int64_t j = (n * s.taps + k) * s.points + point, at = places[j];
     if (at < 0) continue;
     const T w = weights[j];
     const T* const from = image + (n * s.channels + first) * s.pixels + at;
@@ -78,10 +62,10 @@ __global__ void __launch_bounds__(kSampleThreads)
 /// A thread has a weight.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    weight_gradient(Sizes s, const T* grad_samples, const T* image, const std::int64_t* places,
-                    T* grad_weights) {
-  const std::int64_t item = thread_in_grid(), point = item % s.points;
-  const std::int64_t n = item / s.points / s.each;
+    weight_gradient(SampleSizes s, const T* grad_samples, const T* image,
+                    const std::int64_t* places, T* grad_weights) {
+  const std::int64_t item = thread_in_grid<kSampleThreads>(), point = item % s.points;
+  const std::int64_t n = item / s.points / s.taps;
   if (n >= s.images) return;
   const std::int64_t at = places[item];
   T sum = 0;
@@ -97,18 +81,19 @@ __global__ void __launch_bounds__(kSampleThreads)
 /// pixel gets.
 template <class T>
 __global__ void __launch_bounds__(kSampleThreads)
-    image_terms(Sizes s, std::int64_t k, const T* grad_samples, const std::int64_t* places,
+    image_terms(SampleSizes s, std::int64_t k, const T* grad_samples, const std::int64_t* places,
                 const T* weights, T* terms, std::int64_t* inside) {
-  const std::int64_t item = thread_in_grid(), point = item % s.points, plane = item / s.points;
+  const std::int64_t item = thread_in_grid<kSampleThreads>(), point = item % s.points,
+                     plane = item / s.points;
   const std::int64_t n = plane / s.channels;
   if (n >= s.images) return;
-  const std::int64_t tap = (n * s.each + k) * s.points + point, at = places[tap];
+  const std::int64_t tap = (n * s.taps + k) * s.points + point, at = places[tap];
   terms[item] = at < 0 ? T(0) : weights[tap] * grad_samples[item];
   if (plane % s.channels == 0) inside[n * s.points + point] = at < 0 ? point % s.pixels : at;
 }
 
 /// [N, C, count], with a step of 0 between the channels where they share.
-View planes(void* data, DType dtype, const Sizes& s, std::int64_t count, bool shared) {
+View planes(void* data, DType dtype, const SampleSizes& s, std::int64_t count, bool shared) {
   View v;
   v.data = data;
   v.numel = s.images * s.channels * count;
@@ -133,7 +118,7 @@ void sample_places(const Stream& stream, const View& places, const SampleAxes& a
 
 void sample_pixels(const Stream& stream, const View& samples, const View& image, const View& places,
                    const View& weights) {
-  const Sizes s(image, places);
+  const SampleSizes s(image, places);
   const std::int64_t groups = (s.channels + kSampleChannels - 1) / kSampleChannels;
   dispatch_types<float, double>(image.dtype, "grid_sample", [&]<class T>() {
     launch({"grid_sample", stream, blocks_for(s.images * groups * s.points, kSampleThreads),
@@ -145,10 +130,10 @@ void sample_pixels(const Stream& stream, const View& samples, const View& image,
 
 void sample_weight_gradient(const Stream& stream, const View& grad_weights,
                             const View& grad_samples, const View& image, const View& places) {
-  const Sizes s(image, places);
+  const SampleSizes s(image, places);
   dispatch_types<float, double>(image.dtype, "grid_sample", [&]<class T>() {
     launch({"grid_sample_weight_gradient", stream,
-            blocks_for(s.images * s.each * s.points, kSampleThreads), kSampleThreads},
+            blocks_for(s.images * s.taps * s.points, kSampleThreads), kSampleThreads},
            weight_gradient<T>, s, grad_samples.as<T>(), image.as<T>(), places.as<std::int64_t>(),
            grad_weights.as<T>());
   });
@@ -156,14 +141,14 @@ void sample_weight_gradient(const Stream& stream, const View& grad_weights,
 
 void sample_image_gradient(const Stream& stream, const View& grad_image, const View& grad_samples,
                            const View& places, const View& weights) {
-  const Sizes s(grad_image, places);
+  const SampleSizes s(grad_image, places);
   const std::int64_t count = s.images * s.channels * s.points;
   if (count == 0) return;
   dispatch_types<float, double>(grad_image.dtype, "grid_sample", [&]<class T>() {
     const Workspace terms(stream, sizeof(T) * static_cast<std::size_t>(count));
     const Workspace inside(stream,
                            sizeof(std::int64_t) * static_cast<std::size_t>(s.images * s.points));
-    for (std::int64_t k = 0; k < s.each; ++k) {
+    for (std::int64_t k = 0; k < s.taps; ++k) {
       launch({"grid_sample_image_terms", stream, blocks_for(count, kSampleThreads), kSampleThreads},
              image_terms<T>, s, k, grad_samples.as<T>(), places.as<std::int64_t>(), weights.as<T>(),
              terms.as<T>(), inside.as<std::int64_t>());

@@ -12,10 +12,6 @@ namespace {
 
 constexpr int kGroupNormThreads = 128;
 
-__device__ std::int64_t thread_in_grid() {
-  return static_cast<std::int64_t>(blockIdx.x) * kGroupNormThreads + threadIdx.x;
-}
-
 /// The channels of all images, and where a channel's group and parameters are.
 struct ImageChannels {
   std::int64_t count = 0;  // of all images
@@ -34,7 +30,7 @@ struct ImageChannels {
 template <class S>
 __global__ void spread(ImageChannels channels, const S* mean, const S* rstd, const S* weight,
                        const S* bias, S* means, S* scales, S* shifts) {
-  const std::int64_t i = thread_in_grid();
+  const std::int64_t i = thread_in_grid<kGroupNormThreads>();
   if (i >= channels.count) return;
   const std::int64_t group = i / channels.of_group, c = i % channels.of_image;
   means[i] = mean[group];
@@ -48,7 +44,8 @@ template <class S>
 __global__ void __launch_bounds__(kGroupNormThreads)
     gradient_terms(ImageChannels channels, double values, const S* rstd, const S* weight,
                    const S* sum_dy, const S* sum_dy_xhat, S* scales, S* shifts, S* slopes) {
-  const std::int64_t group = thread_in_grid() / kWarp, begin = group * channels.of_group;
+  const std::int64_t group = thread_in_grid<kGroupNormThreads>() / kWarp,
+                     begin = group * channels.of_group;
   if (begin >= channels.count) return;
   const std::int64_t first = begin % channels.of_image;  // of the parameters
   double dy = 0, dy_xhat = 0;
@@ -71,7 +68,7 @@ __global__ void __launch_bounds__(kGroupNormThreads)
 template <class S>
 __global__ void sum_images(ImageChannels channels, const S* sum_dy, const S* sum_dy_xhat,
                            S* grad_weight, S* grad_bias) {
-  const std::int64_t c = thread_in_grid();
+  const std::int64_t c = thread_in_grid<kGroupNormThreads>();
   if (c >= channels.of_image) return;
   double dy = 0, dy_xhat = 0;
   for (std::int64_t i = c; i < channels.count; i += channels.of_image) {

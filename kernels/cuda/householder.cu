@@ -23,8 +23,7 @@ struct Reflectors {
 
 template <class T>
 __global__ void __launch_bounds__(kHouseholderThreads) apply_reflectors(Reflectors<T> r) {
-  const std::int64_t at =
-      (static_cast<std::int64_t>(blockIdx.x) * kHouseholderThreads + threadIdx.x) / kWarp;
+  const std::int64_t at = thread_in_grid<kHouseholderThreads>() / kWarp;
   if (at >= r.count) return;
   const std::int64_t matrix = at / r.columns;
   const int column = static_cast<int>(at - matrix * r.columns);

@@ -53,8 +53,7 @@ __device__ __forceinline__ RowShare share_of(std::int64_t rows, std::int64_t pac
     return {static_cast<std::int64_t>(blockIdx.x), packs, static_cast<int>(threadIdx.x),
             kLayerNormThreads};
   } else {
-    const std::int64_t row =
-        (static_cast<std::int64_t>(blockIdx.x) * kLayerNormThreads + threadIdx.x) / lanes;
+    const std::int64_t row = thread_in_grid<kLayerNormThreads>() / lanes;
     return {row, row < rows ? packs : 0, static_cast<int>(threadIdx.x) & (lanes - 1), lanes};
   }
 }

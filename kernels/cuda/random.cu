@@ -19,9 +19,6 @@ template <int V>
 unsigned grid_for(std::int64_t n) {
   return blocks_for(n, std::int64_t{kRandomThreads} * V);
 }
-__device__ std::int64_t thread_number() {
-  return static_cast<std::int64_t>(blockIdx.x) * kRandomThreads + threadIdx.x;
-}
 __device__ PhiloxBlock block_of(const PhiloxState& state, std::int64_t number) {
   const PhiloxState from = state.resolved();
   return philox(from.seed, from.offset + static_cast<std::uint64_t>(number));
@@ -82,7 +79,7 @@ __global__ void __launch_bounds__(kRandomThreads)
     floating_kernel(T* out, std::int64_t n, bool aligned, PhiloxState state, F transform) {
   using C = Compute<T>;
   constexpr int kCount = kNumbers<C>;
-  const std::int64_t number = thread_number();
+  const std::int64_t number = thread_in_grid<kRandomThreads>();
   if (number * kCount >= n) return;
   C u[kCount];
   uniform_numbers(block_of(state, number), u);
@@ -112,7 +109,7 @@ __device__ void store_integers(void* out, std::int64_t at, std::int64_t n,
 __global__ void __launch_bounds__(kRandomThreads)
     integers_kernel(void* out, DType dtype, std::int64_t n, PhiloxState state, std::uint64_t low,
                     std::uint64_t range) {
-  const std::int64_t number = thread_number(), at = 2 * number;
+  const std::int64_t number = thread_in_grid<kRandomThreads>(), at = 2 * number;
   if (at >= n) return;
   const PhiloxBlock block = block_of(state, number);
   std::int64_t values[2];
@@ -149,7 +146,7 @@ template <class Word, class P>
 __global__ void __launch_bounds__(kRandomThreads)
     bernoulli_kernel(Word* out, std::int64_t n, bool aligned, PhiloxState state, const P* p,
                      float same, Word one) {
-  const std::int64_t number = thread_number(), at = 4 * number;
+  const std::int64_t number = thread_in_grid<kRandomThreads>(), at = 4 * number;
   if (at >= n) return;
   const PhiloxBlock block = block_of(state, number);
   Pack<Word, 4> pack;
@@ -199,7 +196,7 @@ void dispatch_bernoulli(DType dtype, F&& f) {
 /// Writes two keys per Philox block, and the indices of the elements.
 __global__ void __launch_bounds__(kRandomThreads)
     draw_keys(KeyValues pairs, std::int64_t n, PhiloxState state) {
-  const std::int64_t number = thread_number(), at = 2 * number;
+  const std::int64_t number = thread_in_grid<kRandomThreads>(), at = 2 * number;
   if (at >= n) return;
   const PhiloxBlock block = block_of(state, number);
 #pragma unroll

@@ -224,7 +224,7 @@ template <class Word>
 __global__ void __launch_bounds__(kScatterThreads)
     assign_last(KeyValues pairs, std::int64_t count, std::uint64_t limit, Word* out,
                 const Word* source) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kScatterThreads + threadIdx.x;
+  const std::int64_t i = thread_in_grid<kScatterThreads>();
   if (i >= count) return;
   const std::uint64_t key = pairs.keys[i];
   if (key == limit || (i + 1 < count && pairs.keys[i + 1] == key)) return;
@@ -236,7 +236,7 @@ template <class T, class Store>
 __global__ void __launch_bounds__(kScatterThreads)
     join_elements(KeyValues pairs, std::int64_t count, std::uint64_t limit, T* out,
                   const T* source) {
-  std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kScatterThreads + threadIdx.x;
+  std::int64_t i = thread_in_grid<kScatterThreads>();
   if (i >= count) return;
   const std::uint64_t key = pairs.keys[i];
   if (key == limit || (i > 0 && pairs.keys[i - 1] == key)) return;

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kSearchThreads)
     search_rows(std::int64_t n, std::int64_t* out, const T* rows, std::int64_t size,
                 std::int64_t step, const T* values, std::int64_t m, bool right) {
   using C = Compute<T>;
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kSearchThreads + threadIdx.x;
+  const std::int64_t i = thread_in_grid<kSearchThreads>();
   if (i >= n) return;
   const T* const row = rows + i / m * step;
   out[i] = place_of(static_cast<C>(values[i]), size, right,
