@@ -131,6 +131,25 @@ void Pass::finish_leaf(State& state) {
   }
 }
 
+namespace {
+
+/// The backward of the node before may compute something of a gradient of another shape.
+void check_shapes(const Node& node, const Gradients& grads) {
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    const Edge& edge = node.edges[i];
+    if (!grads[i].defined() || !edge.valid()) continue;
+    const Shape* const expected = edge.leaf.defined()       ? &edge.leaf.shape()
+                                  : edge.node->output_shape ? &*edge.node->output_shape
+                                                            : nullptr;
+    FERRITE_CHECK(!expected || grads[i].shape() == *expected, AutogradError, node.name,
+                  "its backward returned a gradient of {} for input {}, which is {}; a gradient "
+                  "must have its input's shape",
+                  grads[i].shape(), i, *expected);
+  }
+}
+
+}  // namespace
+
 Gradients Pass::run_node(State& state, Gradients grads) {
   Node& node = *state.node;
   const profiler::detail::NodeRange range(node.name, node.sequence);
@@ -167,6 +186,7 @@ Gradients Pass::run_node_in_module(State& state, Gradients grads) {
   FERRITE_CHECK(results.size() == node.edges.size(), AutogradError, node.name,
                 "its backward returned {} gradients for {} inputs", results.size(),
                 node.edges.size());
+  check_shapes(node, results);
   check_anomaly(node, results);
   return results;
 }

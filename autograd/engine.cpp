@@ -16,11 +16,16 @@ Tensor root_gradient(const Tensor& output, const Tensor& given) {
   if (given.defined()) {
     FERRITE_CHECK(given.shape() == output.shape(), ShapeError, "backward",
                   "the tensor is {}, its gradient {}", output.describe(), given.describe());
-    FERRITE_CHECK(given.dtype() == output.dtype(), DTypeError, "backward",
-                  "the tensor is {}, its gradient {}", output.describe(), given.describe());
     FERRITE_CHECK(given.device() == output.device(), DeviceError, "backward",
                   "the tensor is {}, its gradient {}", output.describe(), given.describe());
-    return given;
+    if (given.dtype() == output.dtype()) return given;
+    FERRITE_CHECK(is_floating(given.dtype()) && is_floating(output.dtype()) &&
+                      !(running_create_graph && given.requires_grad()),
+                  DTypeError, "backward", "the tensor is {}, its gradient {}; convert it with to()",
+                  output.describe(), given.describe());
+    const Tensor converted = empty_like(output);
+    kernels::copy(current_stream(output.device()), converted, given);
+    return converted;
   }
   FERRITE_CHECK(output.numel() == 1, ShapeError, "backward",
                 "without a gradient argument the tensor must have one element, got {}",

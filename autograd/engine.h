@@ -62,9 +62,10 @@ Tensor take_partial(std::size_t input);
 void queue_callback(std::function<void()> f);
 
 /// Accumulates into grad() of every leaf that `outputs` depend on. `gradients`: one per output, of
-/// the same shape, dtype and device; undefined (or an empty list) means 1 for one-element outputs.
-/// The graph is kept for further passes with retain_graph, and always with create_graph.
-/// AutogradError if an output requires no gradient or the graph was released.
+/// the same shape and device, and of a floating type for a floating output; undefined (or an empty
+/// list) means 1 for one-element outputs. The graph is kept for further passes with retain_graph,
+/// and always with create_graph. AutogradError if an output requires no gradient or the graph was
+/// released.
 ///
 ///   autograd::backward({loss, other});
 void backward(TensorList outputs, TensorList gradients = {}, std::optional<bool> retain_graph = {},

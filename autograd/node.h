@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ferrite/autograd/module_path.h"
@@ -96,6 +97,8 @@ class Node : public RefCounted {
   const char* const module = detail::module_path;  ///< in whose forward() it was made, or null
   const Stream stream;          ///< the stream of forward; backward runs on it too
   InlineVector<Edge, 3> edges;  ///< one per input
+  /// The shape of the only output, which a gradient for it must have; unset for other nodes.
+  std::optional<Shape> output_shape;
   /// Whether backward() communicates with other processes: a pass over several devices runs such
   /// nodes one at a time, newest first, so that all processes come to them in the same order.
   bool communicates = false;

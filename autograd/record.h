@@ -12,8 +12,9 @@
 //     return out;
 //   }
 //
-// A gradient has its input's shape, dtype and device. Gradients written with ops are themselves
-// differentiable (create_graph); one that calls kernels directly must call `once_differentiable`.
+// A gradient has its input's shape, dtype and device; backward throws AutogradError if its shape is
+// another. Gradients written with ops are themselves differentiable (create_graph); one that calls
+// kernels directly must call `once_differentiable`.
 #pragma once
 
 #include <functional>
@@ -89,6 +90,7 @@ template <class Backward>
 void record(const Tensor& out, const char* name, detail::Inputs inputs, Backward backward) {
   auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(out.device()), 1u,
                                                            std::move(backward));
+  node->output_shape = out.shape();
   detail::link_inputs(*node, inputs);
   detail::link_output(out, std::move(node), 0);
 }
@@ -97,6 +99,7 @@ void record(const Tensor& out, const char* name, std::span<const Tensor> inputs,
             Backward backward) {
   auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(out.device()), 1u,
                                                            std::move(backward));
+  node->output_shape = out.shape();
   detail::link_inputs(*node, inputs);
   detail::link_output(out, std::move(node), 0);
 }
@@ -137,6 +140,7 @@ void record_inplace(const Tensor& self, const char* name, detail::Inputs inputs,
                     Backward backward) {
   auto node = make_intrusive<detail::LambdaNode<Backward>>(name, current_stream(self.device()), 1u,
                                                            std::move(backward));
+  node->output_shape = self.shape();
   detail::link_inputs(*node, inputs);
   detail::link_inplace(self, std::move(node));
 }

@@ -92,13 +92,16 @@ TEST_CASE("gradients given to backward") {
   z.backward(g);
   CHECK(values(z.grad()) == Values{2, 2});
   CHECK(values(g) == Values{1, 1});
+  const Tensor w = leaf({1, 2});
+  (w * 2).backward(full({2}, 3, {.dtype = kFloat32}));  // of another floating type
+  CHECK(values(w.grad()) == Values{6, 6});
 }
 
 TEST_CASE("errors of backward") {
   const Tensor x = leaf({1, 2});
   CHECK_THROWS_AS((x * 2).backward(), ShapeError);
   CHECK_THROWS_AS((x * 2).backward(ones({3}, {.dtype = kFloat64})), ShapeError);
-  CHECK_THROWS_AS((x * 2).backward(ones({2})), DTypeError);
+  CHECK_THROWS_AS((x * 2).backward(ones({2}, {.dtype = kInt64})), DTypeError);
   CHECK_THROWS_AS((x * 2).backward(ones({2}, {.dtype = kFloat64, .device = "cpu:0"})), DeviceError);
   CHECK_THROWS_AS(x.detach().backward(), AutogradError);
   CHECK_THROWS_AS(Tensor().backward(), AutogradError);
@@ -386,6 +389,16 @@ TEST_CASE("a backward with the wrong number or kind of gradients is found out") 
       run([](const Tensor&, autograd::Needs) { return ones({3}, {.dtype = kFloat64}); }),
       AutogradError);
   CHECK_FALSE(x.grad().defined());
+  // Of an inner tensor, whose own backward could compute something of it.
+  const Tensor w = leaf({1, 2}), inner = w * 2;
+  Tensor out = no_grad([&] { return inner * 1; });
+  autograd::record(out, "summing", {inner},
+                   [](const Tensor& g, autograd::Needs) { return sum(g).unsqueeze(0); });
+  CHECK_THROWS_WITH_AS(sum(out).backward(),
+                       doctest::Contains("[summing] its backward returned a gradient of [1] for "
+                                         "input 0, which is [2]"),
+                       AutogradError);
+  CHECK_FALSE(w.grad().defined());
 }
 
 TEST_CASE("a gradient made of kernels refuses create_graph") {
