@@ -166,15 +166,17 @@ const Option& find(std::string_view given) {
       given);
 }
 
-/// torchrun's PET_NNODES and the like.
-void from_environment(Options& options) {
+/// torchrun's PET_NNODES and the like, for options that are not `given`: others may have values
+/// there that mean nothing here.
+void from_environment(Options& options, const std::vector<const Option*>& given) {
   for (const Option& option : kOptions) {
+    if (std::ranges::find(given, &option) != given.end()) continue;
     std::string name = "PET";
     for (const char* c = option.name + 1; *c; ++c)
       name += *c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
     const char* text = std::getenv(name.c_str());
-    const std::string_view given = option.name;
-    if (!text || given == "--help" || given == "--version") continue;
+    const std::string_view option_name = option.name;
+    if (!text || option_name == "--help" || option_name == "--version") continue;
     if (*option.value || (*text && std::string_view(text) != "0"))
       option.set(options, {name, text});
   }
@@ -263,7 +265,7 @@ Endpoint parse_endpoint(std::string_view option, std::string_view text) {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   Options options;
-  from_environment(options);
+  std::vector<const Option*> given;
   std::size_t i = 0;
   for (; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -277,6 +279,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     // "-t3" is the same as "-t 3".
     const bool glued = !argument.starts_with("--") && argument.size() > 2;
     const Option& option = find(glued ? std::string_view(argument).substr(0, 2) : name);
+    given.push_back(&option);
     if (!*option.value) {
       FERRITE_CHECK(equals == std::string::npos && !glued, ValueError, kOp,
                     "{} takes no value, got '{}'", option.name, argument);
@@ -298,6 +301,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
                   option.name);
     option.set(options, {option.name, value});
   }
+  from_environment(options, given);
   options.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
   if (!options.rdzv_endpoint.empty()) parse_endpoint("--rdzv-endpoint", options.rdzv_endpoint);
   check(options);

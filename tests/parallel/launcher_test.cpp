@@ -73,6 +73,10 @@ TEST_CASE("options are torchrun's, with - and _, and end at the program") {
   CHECK(parse_options({"x"}).nproc_per_node == 3);
   CHECK(parse_options({"x"}).standalone);
   CHECK(parse_options({"--nproc-per-node=5", "x"}).nproc_per_node == 5);
+  setenv("PET_NNODES", "1:4", 1);  // a range, which only torchrun takes
+  CHECK_THROWS_AS(parse_options({"x"}), ValueError);
+  CHECK(parse_options({"--nnodes=1", "x"}).nnodes == 1);
+  unsetenv("PET_NNODES");
   unsetenv("PET_NPROC_PER_NODE");
   unsetenv("PET_STANDALONE");
 
