@@ -82,8 +82,9 @@ Tensor BatchNorm::forward(const Tensor& input, BatchNormFuncOptions options) {
     return batch_norm(input, running_mean, running_var, weight, bias, options);
   }
   no_grad([&] { num_batches_tracked.add_(1); });
-  // The mean over all batches: only the device knows the weight of this batch.
-  const Tensor mean = zeros_like(running_mean), var = zeros_like(running_var);
+  // The mean over all batches: only the device knows the weight of this batch. One without values
+  // leaves them as they are.
+  const Tensor mean = running_mean.clone(), var = running_var.clone();
   Tensor out = batch_norm(input, mean, var, weight, bias, options);
   no_grad([&] {
     running_mean.add_((mean - running_mean) / num_batches_tracked);

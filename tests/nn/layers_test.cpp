@@ -99,6 +99,12 @@ TEST_CASE("linear layers and convolutions") {
 TEST_CASE("normalisation") {
   check("batch_norm2d", nn::BatchNorm2d(3));
   check("batch_norm2d_cumulative", nn::BatchNorm2d(3, {.momentum = {}}));
+  nn::BatchNorm2d cumulative(1, {.momentum = {}});
+  cumulative(ramp({2, 1, 2, 2}, 1));
+  const Tensor mean = cumulative.running_mean.clone(), var = cumulative.running_var.clone();
+  cumulative(empty({0, 1, 2, 2}));  // a batch without values changes nothing
+  check_close(cumulative.running_mean, mean, 0, 0);
+  check_close(cumulative.running_var, var, 0, 0);
   nn::BatchNorm2d eval(3);
   eval.eval();
   check("batch_norm2d_eval", eval);
