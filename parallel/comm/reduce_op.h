@@ -9,7 +9,7 @@ namespace ferrite::parallel {
 
 /// As torch.distributed.ReduceOp. `avg` is the sum divided by the number of ranks, for floating
 /// types only; integers wrap around. 16-bit types are added in float32 and rounded once, at the
-/// end.
+/// end; NCCL's own algorithms round them after each addition.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
 
 /// The algorithm of an all-reduce: the backend's best, or Ferrite's own ring on send and recv

@@ -31,6 +31,13 @@ Tensor real_of(const Tensor& t) { return is_complex(t.dtype()) ? view_as_real(t.
 CoalescedTensors::CoalescedTensors(std::vector<Tensor> tensors, std::size_t max_bytes)
     : tensors_(std::move(tensors)), max_bytes_(max_bytes) {}
 
+void CoalescedTensors::set(std::vector<Tensor> tensors) {
+  const auto same = [](const Tensor& a, const Tensor& b) { return a.is_same(b); };
+  if (std::ranges::equal(tensors_, tensors, same)) return;
+  tensors_ = std::move(tensors);
+  parts_.clear();
+}
+
 void CoalescedTensors::pack() {
   parts_.clear();
   struct Group {

@@ -22,6 +22,8 @@ class CoalescedTensors {
                             std::size_t max_bytes = std::size_t{256} << 20);
 
   bool empty() const { return tensors_.empty(); }
+  /// Takes these tensors in place of the ones so far, which may be the same.
+  void set(std::vector<Tensor> tensors);
   /// All ranks get root's values, in place. Any strides; bool tensors are sent as bytes,
   /// complex ones as real numbers.
   void broadcast(ProcessGroup& group, int root = 0);

@@ -70,11 +70,11 @@ namespace comm_hooks {
 
 /// The average, as without a hook.
 CommWork allreduce(GradBucket& bucket);
-/// Gradients are sent as float16 (values beyond 65504 become infinite), added in float32 and
-/// rounded once more: `ddp.register_comm_hook(parallel::comm_hooks::fp16_compress)`. Those of 16
+/// Gradients are sent as float16 (values beyond 65504 become infinite) and added as the backend
+/// does (ReduceOp): `ddp.register_comm_hook(parallel::comm_hooks::fp16_compress)`. Those of 16
 /// bits are sent as they are.
 CommWork fp16_compress(GradBucket& bucket);
-/// Gradients are sent as bfloat16, added in float32 and rounded once more.
+/// Gradients are sent as bfloat16 and added as the backend does (ReduceOp).
 CommWork bf16_compress(GradBucket& bucket);
 /// Leaves gradients as they are: for measuring the cost of communication.
 CommWork noop(GradBucket& bucket);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "ferrite/autograd/captured.h"
@@ -42,6 +43,30 @@ namespace {
 
 constexpr const char* kThrown = "an exception was thrown there";
 
+/// The parameters whose gradients are being averaged, and by which wrapper's pass.
+class AveragedParameters {
+ public:
+  /// Never destroyed: wrappers may be static objects.
+  static AveragedParameters& instance() {
+    static AveragedParameters& parameters = *new AveragedParameters;
+    return parameters;
+  }
+  /// False if another wrapper averages it.
+  bool add(const Tensor& parameter, const Reducer& by) {
+    std::lock_guard lock(mutex_);
+    return by_.try_emplace(parameter.impl(), &by).first->second == &by;
+  }
+  void remove(std::span<const Tensor> parameters, const Reducer& by) {
+    std::lock_guard lock(mutex_);
+    for (const Tensor& p : parameters)
+      if (const auto it = by_.find(p.impl()); it != by_.end() && it->second == &by) by_.erase(it);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, const Reducer*> by_;
+};
+
 void refuse_create_graph() {
   FERRITE_CHECK(!autograd::creating_graph(), AutogradError, "ddp",
                 "create_graph is not supported: the tape does not lead across ranks. Use the "
@@ -74,10 +99,7 @@ void Reducer::before_forward() {
     if (rebuild_due_ && !is_capturing()) rebuild(0);
   }
   if (grad_enabled()) note_replays();
-  if (sends_buffers(sync)) {
-    const NoGradGuard guard;
-    buffers_.broadcast(*group_, 0);
-  }
+  if (sends_buffers(sync)) broadcast_buffers(0);
   buffers_due_ = false;
 }
 
@@ -152,7 +174,7 @@ void Reducer::on_gradient(std::size_t i) {
   const bool again = std::exchange(pass_.arrived[i], 1) != 0;
   if (pass_.armed) check_in_time(i, again);
   dirty_[i] = 1;
-  if (places_[i]) buckets_[places_[i]->bucket].take(places_[i]->slot);
+  if (pass_.armed) take(i);
   if (again) return;
   if (!started_) pass_.order.push_back(i);
   if (pass_.armed)
@@ -160,6 +182,21 @@ void Reducer::on_gradient(std::size_t i) {
   else if ((arm_next_ || pass_.derived) && no_sync_ == 0)
     arm();
 }
+
+/// Only in passes that this wrapper communicates: the gradient may be in the bucket of another
+/// wrapper of the same parameter, which is communicating it.
+void Reducer::take(std::size_t i) {
+  if (!places_[i]) return;
+  if (!AveragedParameters::instance().add(parameters_[i], *this))
+    fail_all(fmt::format(
+        "rank {}: this backward pass comes through two DistributedDataParallel wrappers of "
+        "parameter '{}', which would average its gradient twice; wrap one module that contains "
+        "both",
+        group_->rank(), names_[i]));
+  buckets_[places_[i]->bucket].take(places_[i]->slot);
+}
+
+void Reducer::release_parameters() { AveragedParameters::instance().remove(parameters_, *this); }
 
 /// A pass delivers the gradient of a parameter once. Only passes that run within it, in a hook or
 /// in the backward of a node, can deliver another one, which may be after its bucket was launched.
@@ -215,7 +252,10 @@ void Reducer::arm() {
   if (pass_.timed) times_.begin();
   const bool ask = asks_tape();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (pass_.arrived[i]) continue;
+    if (pass_.arrived[i]) {
+      take(i);
+      continue;
+    }
     pass_.absent[i] = !places_[i] || !parameters_[i].requires_grad() ||
                       (ask ? !autograd::accumulates_into(parameters_[i])
                            : options_.static_graph && unused_here_[i]);
@@ -285,6 +325,7 @@ Reducer::Averaging Reducer::averaging() const {
 // ---- Its end
 
 void Reducer::close_pass() {
+  if (pass_.armed) release_parameters();
   pass_.open = pass_.armed = false;
   pass_.works.clear();
 }
@@ -349,7 +390,7 @@ void Reducer::complete() {
 void Reducer::check_all_came() {
   std::vector<std::size_t> missing, surplus;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!pass_.arrived[i] && !pass_.absent[i] && !dirty_[i]) missing.push_back(i);
+    if (!pass_.arrived[i] && !pass_.absent[i] && !has_local_gradient(i)) missing.push_back(i);
     if (pass_.arrived[i] && !unused_here_.empty() && unused_here_[i]) surplus.push_back(i);
   }
   if (!surplus.empty())
@@ -385,7 +426,7 @@ void Reducer::begin_used() {
                 "captured; use static_graph, and run a step before the capture");
   used_work_.wait();
   std::vector<std::int32_t> used(parameters_.size());
-  for (std::size_t i = 0; i < used.size(); ++i) used[i] = pass_.arrived[i] || dirty_[i];
+  for (std::size_t i = 0; i < used.size(); ++i) used[i] = pass_.arrived[i] || has_local_gradient(i);
   used_ = from_vector(used, {static_cast<std::int64_t>(used.size())}).to(exchange_device(*group_));
   used_work_ = group_->all_reduce(used_);
 }

@@ -30,6 +30,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   /// Checks that ranks agree, and broadcasts rank 0's model.
   Reducer(nn::Module& module, const DDPOptions& options);
+  ~Reducer();
   /// Registers its hooks, and removes them.
   void start();
   void stop();
@@ -84,6 +85,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   // ---- During backward
   void on_gradient(std::size_t parameter);
+  void take(std::size_t parameter);
+  void release_parameters();
   void check_in_time(std::size_t parameter, bool again);
   void on_output_gradient();
   void on_derived_gradient();
@@ -103,6 +106,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void close_pass();
   void complete();
   void check_all_came();
+  /// Whether an earlier pass left a gradient that has not been communicated.
+  bool has_local_gradient(std::size_t parameter) const {
+    return dirty_[parameter] && parameters_[parameter].grad().defined();
+  }
   void begin_used();
   std::vector<std::int32_t> read_used();
   void learn_static(const std::vector<std::int32_t>& used);
@@ -128,6 +135,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool sends_buffers(bool sync) const {
     return options_.broadcast_buffers && (buffers_due_ || (sync && captured_));
   }
+  std::vector<Tensor> all_tensors() const;  // parameters and buffers
+  void broadcast_buffers(int root);
   bool is_parameter(const Tensor& t) const;
   [[noreturn]] void fail_all(const std::string& text);
   std::string names(std::span<const std::size_t> parameters) const;
@@ -140,10 +149,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   const DDPOptions options_;
   const std::shared_ptr<ProcessGroup> group_;
+  nn::Module& module_;
   std::vector<Tensor> parameters_;  // parameters that require a gradient
   std::vector<std::string> names_;
   std::vector<nn::NamedTensor> frozen_;
-  std::vector<Tensor> model_;  // all parameters and buffers
   CoalescedTensors buffers_;
   BucketLimits limits_;
 
@@ -154,8 +163,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   CommHook hook_;
   std::string hook_name_;
   PassState pass_;
-  std::vector<char> dirty_;  // per parameter: whether there is a local gradient, not communicated
-                             // yet
+  std::vector<char> dirty_;  // per parameter: whether a gradient came that is not communicated yet
   int no_sync_ = 0;
   bool arm_next_ = false;    // the result of forward() had no tensor for a hook, or a parameter
   bool buffers_due_ = true;  // a broadcast is due

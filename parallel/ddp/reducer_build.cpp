@@ -20,12 +20,6 @@ std::shared_ptr<ProcessGroup> group_of(const DDPOptions& options) {
   return options.process_group ? options.process_group : default_group();
 }
 
-std::vector<Tensor> all_tensors(const nn::Module& module) {
-  std::vector<Tensor> out = module.parameters();
-  for (const Tensor& t : module.buffers()) out.push_back(t);
-  return out;
-}
-
 std::vector<Property> describe_options(const DDPOptions& o) {
   const auto line = [](const char* name, auto value) {
     return Property{fmt::format("the option {}", name), fmt::format("{}", value)};
@@ -61,7 +55,7 @@ std::size_t bytes(double megabytes) {
 Reducer::Reducer(nn::Module& module, const DDPOptions& options)
     : options_(options),
       group_(group_of(options)),
-      model_(all_tensors(module)),
+      module_(module),
       buffers_(module.buffers()),
       active_ranks_(group_->size()) {
   for (auto& [name, t] : module.named_parameters()) {
@@ -80,12 +74,28 @@ Reducer::Reducer(nn::Module& module, const DDPOptions& options)
                 "no parameter of {} requires a gradient: there is nothing to average",
                 module.name());
   const NoGradGuard guard;
-  broadcast_coalesced(*group_, model_);
+  broadcast_coalesced(*group_, all_tensors());
   limits_ = {bytes(options.first_bucket_mb), bytes(options.bucket_cap_mb)};
   dirty_.assign(parameters_.size(), 0);
   std::vector<std::size_t> order(parameters_.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
   plan(order);
+}
+
+Reducer::~Reducer() { release_parameters(); }
+
+/// A module may assign its buffers, as `steps = steps + 1` does: which tensors they are is asked
+/// each time.
+std::vector<Tensor> Reducer::all_tensors() const {
+  std::vector<Tensor> out = module_.parameters();
+  for (const Tensor& t : module_.buffers()) out.push_back(t);
+  return out;
+}
+
+void Reducer::broadcast_buffers(int root) {
+  const NoGradGuard guard;
+  buffers_.set(module_.buffers());
+  buffers_.broadcast(*group_, root);
 }
 
 void Reducer::register_comm_hook(CommHook hook, std::string name) {

@@ -65,10 +65,7 @@ void Reducer::join_forward(bool sync) {
     check_frozen();
     if (rebuild_due_) rebuild(root);
   }
-  if (any(flags.buffers)) {
-    const NoGradGuard guard;
-    buffers_.broadcast(*group_, root);
-  }
+  if (any(flags.buffers)) broadcast_buffers(root);
   buffers_due_ = false;
 }
 
@@ -91,7 +88,7 @@ void Reducer::finish_join() {
     }
   }
   active_ranks_ = group_->size();
-  if (any(active_)) CoalescedTensors(model_).broadcast(*group_, last(active_));
+  if (any(active_)) broadcast_coalesced(*group_, all_tensors(), last(active_));
 }
 
 void Reducer::leave_join() {
@@ -105,7 +102,7 @@ void Reducer::leave_join() {
 void Reducer::shadow(const JoinFlags& flags) {
   const int root = first(flags.active);
   if (any(flags.sync) && rebuild_due_) rebuild(root);
-  if (any(flags.buffers)) buffers_.broadcast(*group_, root);
+  if (any(flags.buffers)) broadcast_buffers(root);
   buffers_due_ = false;
   if (any(flags.sync)) shadow_backward();
 }

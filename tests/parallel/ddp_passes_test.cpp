@@ -125,6 +125,105 @@ struct Table : nn::Cloneable<Table> {
 
 }  // namespace
 
+TEST_CASE("two wrappers of the same parameters") {
+  // Large enough for a bucket to be on its way when another wrapper sees the gradient.
+  constexpr std::int64_t kWide = 400;
+  std::vector<nn::Linear> nets;
+  for (int rank = 0; rank < 2; ++rank) nets.emplace_back(kWide, kWide);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        nn::Linear& net = nets[static_cast<std::size_t>(group.rank())];
+        DistributedDataParallel first(net), second(net);
+        const Tensor x = full({1, kWide}, group.rank() + 1.0);
+        for (int step = 0; step < 6; ++step) {
+          net.zero_grad(step % 2 == 0);
+          (step < 4 ? first : second)(x).sum().backward();
+          check_equal(net.weight.grad(), full({kWide, kWide}, 1.5));
+          check_equal(net.bias.grad(), ones({kWide}));
+        }
+        std::string error;
+        try {
+          (first(x) + second(x)).sum().backward();
+        } catch (const DistributedError& e) {
+          error = e.what();
+        }
+        CHECK_MESSAGE(error.find("two DistributedDataParallel wrappers") != std::string::npos,
+                      error);
+      },
+      kSoon);
+}
+
+namespace {
+
+struct Counter : nn::Cloneable<Counter> {
+  Counter() {
+    register_parameter("w", w);
+    register_buffer("steps", steps);
+  }
+  Tensor forward(const Tensor& x) override {
+    steps = steps + 1;
+    return x * w;
+  }
+  Tensor w = ones({}), steps = zeros({});
+};
+
+}  // namespace
+
+TEST_CASE("a buffer that forward() assigns") {
+  std::vector<Counter> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        Counter& net = nets[static_cast<std::size_t>(group.rank())];
+        DistributedDataParallel ddp(net);
+        for (int step = 0; step < 3; ++step) {
+          ddp(ones({2})).sum().backward();
+          if (group.rank() == 1) net.steps = net.steps + 5;
+        }
+        CHECK(net.steps.item<float>() == (group.rank() == 0 ? 3 : 8));
+        {
+          const auto join = ddp.join();
+          if (group.rank() == 0) ddp(ones({2})).sum().backward();
+        }
+        CHECK(net.steps.item<float>() == 4);
+      },
+      kSoon);
+}
+
+TEST_CASE("gradients that are dropped after no_sync were not used") {
+  std::deque<Nested> nets(2);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        Nested& net = nets[static_cast<std::size_t>(group.rank())];
+        struct Halves : nn::Cloneable<Halves> {
+          explicit Halves(Nested& net) : net(net) { register_module("net", net); }
+          using nn::Module::forward;
+          Tensor forward(const Tensor& x, bool both) {
+            const Tensor h = net.inner(x);
+            return both ? net.outer(h).sum() : h.sum();
+          }
+          Nested& net;
+        } halves(net);
+        DistributedDataParallel ddp(halves);
+        {
+          const auto guard = ddp.no_sync();
+          ddp(rows(0), true).backward();
+        }
+        ddp.zero_grad();
+        std::string error;
+        try {
+          ddp(rows(0), false).backward();
+        } catch (const DistributedError& e) {
+          error = e.what();
+        }
+        CHECK_MESSAGE(error.find("net.outer.weight") != std::string::npos, error);
+        CHECK_FALSE(net.outer.weight.grad().defined());
+      },
+      kSoon);
+}
+
 TEST_CASE("a result that is a parameter") {
   std::vector<Table> nets(2);
   run_ranks(
