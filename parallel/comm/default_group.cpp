@@ -150,7 +150,7 @@ void destroy_process_group() {
   const std::weak_ptr<ProcessGroup> kept = group;
   group = nullptr;  // pending operations end
   if (const std::shared_ptr<ProcessGroup> left = kept.lock())
-    left->abort("destroy_process_group() was called");
+    left->leave("destroy_process_group() was called");
   if (const std::unique_ptr<Rendezvous> rendezvous = std::exchange(mine.rendezvous, nullptr))
     rendezvous->leave();
 }

@@ -55,6 +55,7 @@ class HostGroup : public ProcessGroup, private comm::HostOperations {
 
   Work submit(comm::Call call) override;
   void do_abort(const std::string& reason) override;
+  void do_leave() override { stop(); }
 
  private:
   void begun(const comm::Call& call, std::uint64_t sequence) override;

@@ -29,7 +29,7 @@ void check_tensor(const Tensor& t, const char* op, const char* which = "the tens
   FERRITE_CHECK(t.defined(), ValueError, op, "{} is undefined", which);
   FERRITE_CHECK(t.dtype() != kBool && !t.is_complex(), DTypeError, op,
                 "expected a floating or an integer type, got {}{}", t.describe(),
-                t.is_complex() ? "; pass view_as_real(tensor)" : "");
+                t.is_complex() ? "; pass view_as_real(tensor)" : "; pass tensor.view(kUInt8)");
   FERRITE_CHECK(t.is_contiguous() || t.is_contiguous(kChannelsLast), ValueError, op,
                 "{} of shape {} must be dense in memory (contiguous or channels-last); call "
                 "contiguous() and copy the result back",
@@ -199,6 +199,15 @@ void ProcessGroup::abort(std::string_view reason) {
     state_->aborted.store(true, std::memory_order_release);
   }
   do_abort(std::string(reason));
+}
+
+void ProcessGroup::leave(std::string_view reason) {
+  if (is_aborted()) return;
+  do_leave();
+  std::lock_guard lock(state_->mutex);
+  if (state_->aborted.load(std::memory_order_relaxed)) return;
+  state_->reason = reason;
+  state_->aborted.store(true, std::memory_order_release);
 }
 
 bool ProcessGroup::is_aborted() const { return state_->aborted.load(std::memory_order_acquire); }

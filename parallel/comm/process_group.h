@@ -103,7 +103,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// Ends pending operations and refuses others, with this reason. Thread-safe; may be called
   /// repeatedly: the first reason stays. Never waits for other ranks.
   void abort(std::string_view reason);
-  /// Whether the group was ended, by an error or by abort().
+  /// Ends the group on this rank once its pending operations have ended, and refuses others, with
+  /// this reason. The other ranks are told nothing: their operations may still need what this rank
+  /// sent them.
+  void leave(std::string_view reason);
+  /// Whether the group was ended, by an error, abort() or leave().
   bool is_aborted() const;
 
  protected:
@@ -118,6 +122,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
                                                      Milliseconds timeout) = 0;
   /// Called once, by the first abort.
   virtual void do_abort(const std::string& reason) = 0;
+  /// Waits for pending operations and releases what they need. Called once, by leave().
+  virtual void do_leave() = 0;
 
   /// Throws DistributedError with the reason if the group is aborted.
   void check_alive(const char* op) const;

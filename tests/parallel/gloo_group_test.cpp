@@ -290,6 +290,30 @@ TEST_CASE("gloo: the longest time-out") {
     check_processes("gloo_waits_for_ages", 2, {.environment = {{"FERRITE_GLOO_ALL_REDUCE", way}}});
 }
 
+// Rank 0 is late for what the others sent it, who have left by then and keep handles of the group.
+RANK_FUNCTION(gloo_leaves_with_handles) {
+  init_process_group("gloo", rank_init_options(60s));
+  const auto kept = default_group();
+  Tensor t = ones({1000});
+  all_reduce(t);
+  if (rank_of_process() == 0) std::this_thread::sleep_for(500ms);
+  reduce(t, 0);
+  if (rank_of_process() == 0) CHECK(t[0].item<float>() == 9);
+  if (rank_of_process() == 1) send(t, 0);
+  if (rank_of_process() == 0) {
+    std::this_thread::sleep_for(200ms);
+    recv(t, 1);
+  }
+  destroy_process_group();
+  CHECK(message_of([&] { kept->barrier().wait(); }).find("destroy_process_group") !=
+        std::string::npos);
+}
+
+TEST_CASE("gloo: ranks that leave early, with a handle of the group") {
+  REQUIRE_GLOO();
+  check_processes("gloo_leaves_with_handles", 3);
+}
+
 // If a rank is lost during group creation, the others do not wait until the timeout.
 RANK_FUNCTION(gloo_loses_a_rank_as_it_connects) {
   init_process_group("gloo", rank_init_options(120s));

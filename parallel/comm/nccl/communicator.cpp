@@ -79,7 +79,9 @@ bool Communicator::finish(Deadline deadline) {
       const cuda::detail::CaptureRelaxed relaxed;
       const ncclResult_t result = first ? library_.finalize(communicator_) : poll();
       if (result == ncclSuccess) {
-        library_.destroy(std::exchange(communicator_, nullptr));
+        release([&library = library_, communicator = std::exchange(communicator_, nullptr)] {
+          library.destroy(communicator);
+        });
         return true;
       }
       if (result != ncclInProgress) return false;
@@ -92,16 +94,19 @@ bool Communicator::finish(Deadline deadline) {
 void Communicator::abort() {
   const std::lock_guard lock(mutex_);
   if (!communicator_) return;
-  const auto release = [&library = library_, communicator = std::exchange(communicator_, nullptr)] {
+  release([&library = library_, communicator = std::exchange(communicator_, nullptr)] {
     // It frees memory, which would otherwise invalidate another thread's capture.
     const cuda::detail::CaptureRelaxed relaxed;
     library.abort(communicator);
-  };
-  // NCCL ends the device's work at once, but returns only when the last graph is destroyed.
+  });
+}
+
+/// NCCL ends the device's work at once, but returns only when the last graph is destroyed.
+void Communicator::release(const std::function<void()>& f) {
   if (captured_)
-    std::thread(release).detach();
+    std::thread(f).detach();
   else
-    release();
+    f();
 }
 
 }  // namespace ferrite::parallel::nccl

@@ -54,6 +54,7 @@ class Communicator {
 
  private:
   ncclResult_t poll();
+  void release(const std::function<void()>& f);
 
   const Library& library_;
   const Failure& failure_;

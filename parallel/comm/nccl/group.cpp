@@ -38,7 +38,9 @@ NcclGroup::NcclGroup(const GroupContext& context, const Library& library, const 
       watchdog_(context_, device_, communicator_, failure_,
                 [this](const std::string& reason) { abort(reason); }) {}
 
-NcclGroup::~NcclGroup() {
+NcclGroup::~NcclGroup() { do_leave(); }
+
+void NcclGroup::do_leave() {
   watchdog_.stop();
   try {
     const cuda::DeviceGuard guard(device_);

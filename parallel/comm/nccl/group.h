@@ -50,6 +50,7 @@ class NcclGroup final : public ProcessGroup {
                                              const std::string& name,
                                              Milliseconds timeout) override;
   void do_abort(const std::string& reason) override;
+  void do_leave() override;
 
   /// Makes the call's requests to NCCL.
   void issue(const comm::Call& call);
