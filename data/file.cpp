@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include "ferrite/core/signals.h"
@@ -40,6 +41,14 @@ bool is_temporary(std::string name) {
   return !name.empty();
 }
 
+/// What is no regular file.
+std::string_view kind_of(::mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a named pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "not a file";
+}
+
 struct Descriptor {
   int fd;
   ~Descriptor() {
@@ -56,7 +65,7 @@ MappedFile::MappedFile(const std::filesystem::path& path, std::string_view op, M
   struct stat info = {};
   if (::fstat(file.fd, &info) != 0) fail_errno(op, "stat", path, errno);
   FERRITE_CHECK(S_ISREG(info.st_mode), IoError, op, "'{}' is {}, expected a regular file",
-                path.string(), S_ISDIR(info.st_mode) ? "a directory" : "not a file");
+                path.string(), kind_of(info.st_mode));
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ == 0) return;
   const int access = mapping == Mapping::copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -69,17 +78,65 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::uint8_t*>(data_), size_);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path, std::string_view op)
-    : path_(std::move(path)), op_(op) {
+namespace {
+
+/// Where `path` leads through symbolic links; the last one may lead to a file that is yet to be
+/// made.
+std::filesystem::path without_links(std::filesystem::path path, std::string_view op) {
+  constexpr int kMost = 40;  // Linux's limit
+  for (int links = 0; links <= kMost; ++links) {
+    std::error_code is_no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, is_no_link);
+    if (is_no_link) return path;
+    path = path.parent_path() / target;
+  }
+  fail_errno(op, "write", path, ELOOP);
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+/// The permissions of the file that will be replaced. A directory in its place is left to the
+/// renaming, which refuses it.
+std::optional<::mode_t> permissions_of(const std::filesystem::path& path, std::string_view op) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  FERRITE_CHECK(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode), IoError, op,
+                "'{}' is {}, expected a regular file or a new name", path.string(),
+                kind_of(info.st_mode));
+  return info.st_mode & 0777;
+}
+
+[[noreturn]] void fail_to_create(const std::filesystem::path& path,
+                                 const std::filesystem::path& temporary, std::string_view op,
+                                 int error) {
+  std::error_code ignored;
+  if (const std::filesystem::path folder = folder_of(path);
+      error == ENOENT && !std::filesystem::exists(folder, ignored))
+    fail<IoError>(op, "cannot create '{}': the folder '{}' does not exist; create it first",
+                  path.string(), folder.string());
+  fail_errno(op, "create", temporary, error);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, std::string_view op) : op_(op) {
   ignore_unless_handled(SIGXFSZ);
+  const std::optional<::mode_t> permissions = permissions_of(path, op_);
+  path_ = without_links(std::move(path), op_);
   static std::atomic<unsigned> count{0};
-  for (;;) {
+  do {
     temporary_ = path_;
     temporary_ += fmt::format(".{}.{}{}", ::getpid(), count++, kTemporary);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ >= 0) return;
-    if (errno != EEXIST) fail_errno(op_, "create", temporary_, errno);
-  }
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                         permissions.value_or(0666));
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) fail_to_create(path_, temporary_, op_, errno);
+  // The umask may have taken some away. File systems without permissions refuse this.
+  if (permissions) [[maybe_unused]]
+    const int failed = ::fchmod(descriptor_, *permissions);
 }
 
 AtomicFile::~AtomicFile() {
@@ -128,8 +185,7 @@ void AtomicFile::commit() {
   descriptor_ = -1;
   // The rename is durable once the folder is synced. File systems that cannot sync a folder do not
   // need it.
-  const std::filesystem::path parent = path_.parent_path();
-  const std::filesystem::path folder = parent.empty() ? "." : parent;
+  const std::filesystem::path folder = folder_of(path_);
   const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (directory.fd >= 0 && ::fsync(directory.fd) != 0 && errno != EINVAL && errno != EROFS)
     fail_errno(op_, "sync", folder, errno);

@@ -41,8 +41,9 @@ class MappedFile {
 
 /// Writes a file that appears under its name complete or not at all: it is written to a temporary
 /// file in the same folder, then synced and renamed by commit(). Without commit() the destructor
-/// removes the temporary file and leaves an existing file unchanged. IoError, tagged with `op`, on
-/// any failure.
+/// removes the temporary file and leaves an existing file unchanged. A symbolic link stays, and the
+/// file that it leads to is written; a file that is replaced leaves its permissions to the new one.
+/// IoError, tagged with `op`, on any failure, and for a path that is a pipe, a device or a socket.
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path path, std::string_view op);

@@ -1,5 +1,7 @@
 #include "ferrite/data/safetensors.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
 
 #include "ferrite/core/views.h"
@@ -128,6 +130,55 @@ TEST_CASE("safetensors: a failed save leaves the last good file") {
   CHECK(load(path).at("a").item<float>() == 1);
   save({{"a", from_vector<float>({2}, {1})}}, path);
   CHECK(load(path).at("a").item<float>() == 2);
+}
+
+TEST_CASE("saving under a link writes the file behind it") {
+  namespace fs = std::filesystem;
+  const TempDir dir, other;
+  const auto one = [](float v) { return StateDict{{"a", from_vector<float>({v}, {1})}}; };
+  save(one(1), other / "real.pt");
+  fs::create_symlink("real.pt", other / "near.pt");
+  fs::create_symlink(other / "near.pt", dir / "latest.pt");
+  save(one(2), dir / "latest.pt");
+  CHECK(fs::is_symlink(dir / "latest.pt"));
+  CHECK(fs::is_symlink(other / "near.pt"));
+  CHECK(load(other / "real.pt").at("a").item<float>() == 2);
+  fs::create_symlink("not yet.safetensors", dir / "next.safetensors");
+  save(one(3), dir / "next.safetensors");
+  CHECK(fs::is_symlink(dir / "next.safetensors"));
+  CHECK(load(dir / "not yet.safetensors").at("a").item<float>() == 3);
+  CHECK(dir.count() == 3);
+  fs::create_symlink("b", dir / "a");
+  fs::create_symlink("a", dir / "b");
+  CHECK_THROWS_AS(save(one(1), dir / "a"), IoError);
+}
+
+TEST_CASE("saving keeps the permissions of the file that it replaces") {
+  const TempDir dir;
+  const auto path = dir / "m.safetensors";
+  save(StateDict(), path);
+  // The umask takes the group's writing away from new files, but not from this one.
+  for (const ::mode_t mode : {::mode_t{0600}, ::mode_t{0664}}) {
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    save({{"a", empty({1})}}, path);
+    struct stat info = {};
+    REQUIRE(::stat(path.c_str(), &info) == 0);
+    CHECK((info.st_mode & 0777) == mode);
+  }
+}
+
+TEST_CASE("saving replaces no pipe, and names a folder that is missing") {
+  const TempDir dir;
+  const auto error = [](const std::filesystem::path& path) {
+    return message_of<IoError>([&] { save(StateDict(), path); });
+  };
+  REQUIRE(::mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  CHECK(contains(error(dir / "pipe"), "is a named pipe, expected a regular file"));
+  CHECK(std::filesystem::is_fifo(dir / "pipe"));
+  const std::string folder = (dir / "no").string();
+  CHECK(contains(error(dir / "no/m.pt"), "'" + folder + "/m.pt': the folder '" + folder +
+                                             "' does not exist; create it first"));
+  CHECK(dir.count() == 1);
 }
 
 TEST_CASE("safetensors: no tensors") {
