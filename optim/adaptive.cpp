@@ -88,7 +88,7 @@ void Adamax::update(ParameterStep& p, const AdamaxOptions& o) {
 }
 
 Fields NAdamOptions::fields() {
-  return adam_fields(*this) + Fields{{"momentum_decay", &momentum_decay, kNonNegative},
+  return adam_fields(*this) + Fields{{"momentum_decay", &momentum_decay, kNonNegative, true},
                                      {"decoupled_weight_decay", &decoupled_weight_decay}};
 }
 

@@ -58,8 +58,12 @@ std::vector<std::vector<std::pair<std::string, Tensor>>> states_in(const StateDi
 }  // namespace
 
 void Optimizer::load_state_dict(const StateDict& dict) {
-  FERRITE_CHECK(!dict.contains(fmt::format("param_groups.{}.params", groups_.size())), ValueError,
-                name_, "the dict holds more than the {} groups of this optimizer", groups_.size());
+  std::size_t groups = 0;
+  while (dict.contains(fmt::format("param_groups.{}.params", groups))) ++groups;
+  FERRITE_CHECK(groups == groups_.size(), ValueError, name_,
+                "expected the state of an optimizer of {} groups of parameters, the dict has {}: "
+                "make the same groups, in the same order, before loading",
+                groups_.size(), groups);
   const auto states = states_in(dict, parameters().size());
   for (const bool check_only : {true, false}) {
     std::size_t index = 0;
@@ -74,24 +78,31 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       }
     }
   }
+  ++loads_;
 }
 
 void Optimizer::load_group(const StateDict& dict, std::size_t group, bool check_only) {
   Group& g = groups_[group];
   const std::string prefix = fmt::format("param_groups.{}.", group);
   const auto params = dict.find(prefix + "params"), initial_lr = dict.find(prefix + "initial_lr");
-  FERRITE_CHECK(params != dict.end(), ValueError, name_, "the dict lacks {}params", prefix);
   const std::int64_t count = params->second.numel();
   FERRITE_CHECK(count == static_cast<std::int64_t>(g.parameters.size()), ValueError, name_,
                 "group {} has {} parameters, in the dict it has {}", group, g.parameters.size(),
                 count);
+  for (const Field& f : fields(group))
+    FERRITE_CHECK(dict.contains(prefix + f.name) || f.may_be_lacking(), ValueError, name_,
+                  "the dict lacks {}{}: is it the state of another optimizer?", prefix, f.name);
   load_fields(fields(group), dict, prefix, name_, check_only);
   const auto initial =
       initial_lr == dict.end() ? g.initial_lr : std::optional(initial_lr->second.item<double>());
   if (check_only) return;
   g.initial_lr = initial;
   set_lr(lr(group), group);
-  if (const double* const momentum = momentum_option(group)) g.momentum.set(*momentum);
+  g.loaded = {.lr = lr(group), .momentum = {}};
+  const double* const momentum = momentum_option(group);
+  if (!momentum) return;
+  g.momentum.set(*momentum);
+  g.loaded->momentum = *momentum;
 }
 
 void Optimizer::check_state(const Tensor& parameter, std::size_t index,

@@ -71,15 +71,16 @@ Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfin
 }
 
 void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
-  FERRITE_CHECK(total_norm.defined() && total_norm.numel() == 1 && total_norm.dtype() == kFloat64,
-                ValueError, "clip_grads_with_norm_", "expected one float64 number, got {}",
+  FERRITE_CHECK(total_norm.defined() && total_norm.numel() == 1 && is_floating(total_norm.dtype()),
+                ValueError, "clip_grads_with_norm_", "expected one floating-point number, got {}",
                 total_norm.describe());
   NoGradGuard guard;
+  const Tensor known = total_norm.to(kFloat64);
   const auto gradients = FlatBatches::of_gradients(parameters);
   const Device& device = total_norm.device();
   const Tensor norm = number_on(device), factor = number_on(device);
-  kernels::clip_scale(current_stream(device), {total_norm.data<double>()}, 1, max_norm, norm,
-                      factor, false);
+  kernels::clip_scale(current_stream(device), {known.data<double>()}, 1, max_norm, norm, factor,
+                      false);
   scale(gradients, factor, "clip_grads_with_norm_");
 }
 

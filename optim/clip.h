@@ -28,8 +28,8 @@ void clip_grad_value_(TensorList parameters, double clip_value);
 /// Undefined tensors are skipped.
 Tensor get_total_norm(TensorList tensors, double norm_type = 2, bool error_if_nonfinite = false);
 
-/// torch.nn.utils.clip_grads_with_norm_: clips by a known norm, one float64 number, such as that of
-/// gradients on several processes.
+/// torch.nn.utils.clip_grads_with_norm_: clips by a known norm, one floating-point number, such as
+/// that of gradients on several processes.
 void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm);
 
 }  // namespace ferrite::optim

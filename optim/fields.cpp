@@ -82,7 +82,7 @@ void load_fields(const Fields& fields, const StateDict& dict, const std::string&
   for (const Field& f : fields) {
     const std::string name = prefix + f.name;
     const auto found = dict.find(name);
-    if (found == dict.end() && (f.optional || std::holds_alternative<Word>(f.value))) continue;
+    if (found == dict.end() && f.may_be_lacking()) continue;
     FERRITE_CHECK(found != dict.end(), ValueError, op, "the dict lacks {}", name);
     const Tensor& t = found->second;
     if (const Word* const word = std::get_if<Word>(&f.value)) {

@@ -55,8 +55,13 @@ struct Field {
                Word>
       value;
   Range range = kAnyNumber;  ///< of a single number
-  /// Whether a dict may lack it, so that the option stays as it is. Words may always be lacking.
+  /// Whether a dict may lack it, so that the option stays as it is.
   bool optional = false;
+
+  /// Words and flags may always be lacking: dicts of PyTorch's versions before an option have none.
+  bool may_be_lacking() const {
+    return optional || std::holds_alternative<Word>(value) || std::holds_alternative<bool*>(value);
+  }
 };
 using Fields = std::vector<Field>;
 /// Both.
@@ -73,9 +78,9 @@ void check_fields(const Fields& fields, const char* op);
 /// words as the uint8 of their letters.
 void save_fields(const Fields& fields, StateDict& dict, const std::string& prefix);
 
-/// ValueError where a name is missing that is not optional, a tensor has not as many numbers as the
-/// field has now (vectors of int64 may have any), a number is out of its range, or a word is none
-/// of those allowed; with `check_only` nothing is changed.
+/// ValueError where a name is missing that may not be lacking, a tensor has not as many numbers as
+/// the field has now (vectors of int64 may have any), a number is out of its range, or a word is
+/// none of those allowed; with `check_only` nothing is changed.
 void load_fields(const Fields& fields, const StateDict& dict, const std::string& prefix,
                  const char* op, bool check_only);
 

@@ -328,11 +328,14 @@ StateDict GradScaler::state_dict() const {
   StateDict dict;
   if (!options_.enabled) return dict;
   const bool used = scale_.defined();
-  dict.insert("scale", used ? scale_ : host_scalar(static_cast<float>(options_.init_scale)));
+  NoGradGuard guard;
+  dict.insert("scale",
+              used ? scale_.clone() : host_scalar(static_cast<float>(options_.init_scale)));
   GradScalerOptions options = options_;
   save_fields(fields_of(options), dict, "");
-  dict.insert("_growth_tracker", used ? growth_tracker_ : host_scalar(init_growth_tracker_));
-  dict.insert("_overflows", used ? overflows_ : host_scalar(init_overflows_));
+  dict.insert("_growth_tracker",
+              used ? growth_tracker_.clone() : host_scalar(init_growth_tracker_));
+  dict.insert("_overflows", used ? overflows_.clone() : host_scalar(init_overflows_));
   return dict;
 }
 

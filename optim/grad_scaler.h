@@ -115,7 +115,8 @@ class GradScaler {
   void set_growth_interval(std::int64_t value) { set(&GradScalerOptions::growth_interval, value); }
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval" and "_growth_tracker", as in
-  /// PyTorch's dict, and "_overflows"; empty if disabled. Tensors of the device are shared.
+  /// PyTorch's dict, and "_overflows"; empty if disabled. Copies, on the device, of what they are
+  /// now: later steps do not change them.
   StateDict state_dict() const;
   /// Copies all of it. ValueError if an entry is missing (the last may be) or out of range; nothing
   /// is changed then. Does nothing if disabled.

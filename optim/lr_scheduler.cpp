@@ -16,7 +16,18 @@ void LRScheduler::start() {
     base_lrs_.push_back(*optimizer_.initial_lr(g));
   }
   note_in_groups();
-  step();
+  first_step();
+}
+
+void LRScheduler::first_step() {
+  is_initial_ = true;
+  try {
+    step();
+  } catch (...) {
+    is_initial_ = false;
+    throw;
+  }
+  is_initial_ = false;
 }
 
 void LRScheduler::follow_groups() {
@@ -32,8 +43,12 @@ void LRScheduler::follow_groups() {
 }
 
 void LRScheduler::step() {
-  follow_groups();
   if (step_count_ == 1) optimizer_.warn_if_never_stepped(name_);
+  advance();
+}
+
+void LRScheduler::advance() {
+  follow_groups();
   ++step_count_;
   ++last_epoch_;
   try {
@@ -47,7 +62,13 @@ void LRScheduler::step() {
 
 void LRScheduler::set_rates() {
   std::vector<double> rates;
-  for (std::size_t g = 0; g < num_groups(); ++g) rates.push_back(next_lr(g, optimizer_.lr(g)));
+  for (std::size_t g = 0; g < num_groups(); ++g) {
+    const double lr = rates.emplace_back(next_lr(g, optimizer_.lr(g)));
+    FERRITE_CHECK(lr >= 0, ValueError, name_,
+                  "expected a learning rate of 0 or more, the schedule gives group {} {} in epoch "
+                  "{}",
+                  g, lr, last_epoch_);
+  }
   last_lr_ = std::move(rates);
   restore();
 }
@@ -98,7 +119,10 @@ void LRScheduler::load(const StateDict& dict, const std::string& prefix, bool ch
 void LRScheduler::load_state_dict(const StateDict& dict) {
   follow_groups();
   for (const bool check_only : {true, false}) load(dict, "", check_only);
-  restore();
+  // Other schedulers of the optimizer, and its user, may have changed rates since the last step of
+  // this one: where the optimizer's own state was loaded, that tells them.
+  if (optimizer_.loads_ != loads_) return;
+  if (!optimizer_.restore_loaded_rates()) restore();
 }
 
 // ---- CosineAnnealingWarmRestarts
@@ -107,9 +131,17 @@ CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(
     Optimizer& optimizer, const CosineAnnealingWarmRestartsOptions& options)
     : LRScheduler("CosineAnnealingWarmRestarts", optimizer, options.last_epoch),
       o_(options),
-      T_cur_(static_cast<double>(options.last_epoch)),
+      T_cur_(-1),
       T_i_(static_cast<double>(options.T_0)) {
+  check_fields(fields(), name_);
+  if (last_epoch_ >= 0) move_to(static_cast<double>(last_epoch_));
   start();
+}
+
+void CosineAnnealingWarmRestarts::move_to(double epoch) {
+  T_i_ = static_cast<double>(o_.T_0);
+  T_cur_ = o_.T_mult == 1 ? std::fmod(epoch, T_i_) : epoch;
+  for (; T_cur_ >= T_i_; T_i_ *= static_cast<double>(o_.T_mult)) T_cur_ -= T_i_;
 }
 
 double CosineAnnealingWarmRestarts::next_lr(std::size_t group, double) const {
@@ -128,9 +160,7 @@ void CosineAnnealingWarmRestarts::step() {
 
 void CosineAnnealingWarmRestarts::step(double epoch) {
   FERRITE_CHECK(epoch >= 0, ValueError, name_, "expected an epoch of 0 or more, got {}", epoch);
-  T_i_ = static_cast<double>(o_.T_0);
-  T_cur_ = o_.T_mult == 1 ? std::fmod(epoch, T_i_) : epoch;
-  for (; T_cur_ >= T_i_; T_i_ *= static_cast<double>(o_.T_mult)) T_cur_ -= T_i_;
+  move_to(epoch);
   last_epoch_ = static_cast<std::int64_t>(std::floor(epoch)) - 1;
   LRScheduler::step();
 }
@@ -290,9 +320,18 @@ void CompositeLR::set_rates() {
   const bool begin = last_epoch_ == 0 || std::ranges::binary_search(starts_, last_epoch_);
   if (begin && resets()) reset_to_initial_lr();
   for (const auto& s : members) {
-    if (begin) s->last_epoch_ = -1;
-    if (begin && begins_anew()) s->step_count_ = 0;
-    s->step();
+    if (!begin) {
+      s->step();
+      continue;
+    }
+    s->last_epoch_ = -1;
+    if (begins_anew()) {
+      s->step_count_ = 0;
+      s->first_step();
+    } else {
+      s->step_count_ = std::max<std::int64_t>(s->step_count_ - 1, 0);  // PyTorch's counts no step
+      s->step();
+    }
   }
   note_rates();
 }
@@ -305,8 +344,9 @@ SequentialLR::SequentialLR(Optimizer& optimizer, LRSchedulers schedulers,
                 milestones.size(), schedulers_.size());
   starts_ = {0};
   for (const std::int64_t m : milestones) {
-    FERRITE_CHECK(m > starts_.back(), ValueError, name_,
-                  "expected rising milestones above 0, got {} as number {}", m, starts_.size() - 1);
+    FERRITE_CHECK(m >= starts_.back(), ValueError, name_,
+                  "expected milestones of 0 or more that do not fall, got {} as number {}", m,
+                  starts_.size() - 1);
     starts_.push_back(m);
   }
   forget_steps();

@@ -27,22 +27,25 @@ namespace ferrite::optim {
 // ---- Functions of the step
 
 struct ConstantLROptions {
-  double factor = 1.0 / 3;       ///< above 0, up to 1
-  std::int64_t total_iters = 5;  ///< for how many epochs the rates change
+  double factor = 1.0 / 3;       ///< from 0 to 1
+  std::int64_t total_iters = 5;  ///< for how many epochs the rates change; 0: for all
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "ConstantLR";
   static ConstantLROptions defaults() { return {}; }
-  Fields fields() { return {{"factor", &factor, kPositiveUnit}, {"total_iters", &total_iters}}; }
-  double multiplier(std::int64_t t) const { return t >= total_iters ? 1 : factor; }
+  Fields fields() { return {{"factor", &factor, kUnit}, {"total_iters", &total_iters}}; }
+  double multiplier(std::int64_t t) const {
+    return total_iters > 0 && t >= total_iters ? 1 : factor;
+  }
 };
-/// base_lr * factor for the first total_iters epochs, then base_lr.
+/// base_lr * factor for the first total_iters epochs, then base_lr. With 0 of them the factor
+/// stays, as in PyTorch.
 using ConstantLR = FormulaLR<ConstantLROptions>;
 
 struct LinearLROptions {
   double start_factor = 1.0 / 3;  ///< above 0, up to 1
   double end_factor = 1;          ///< from 0 to 1
-  std::int64_t total_iters = 5;   ///< above 0
+  std::int64_t total_iters = 5;   ///< 0 or more; with 0 the start_factor stays, as in PyTorch
   std::int64_t last_epoch = -1;
 
   static constexpr const char* kName = "LinearLR";
@@ -52,9 +55,10 @@ struct LinearLROptions {
   Fields fields() {
     return {{"start_factor", &start_factor, kPositiveUnit},
             {"end_factor", &end_factor, kUnit},
-            {"total_iters", &total_iters, kPositive}};
+            {"total_iters", &total_iters, kNonNegative}};
   }
   double multiplier(std::int64_t t) const {
+    if (total_iters == 0) return start_factor;
     return start_factor + (end_factor - start_factor) * progress(t, total_iters);
   }
 };
@@ -161,7 +165,7 @@ class LambdaLROf final : public LRScheduler {
 
  private:
   double next_lr(std::size_t group, double lr) const override {
-    if (kFromLast && step_count_ == 1) return lr;
+    if (kFromLast && is_initial()) return lr;
     return (kFromLast ? lr : base_lr(group)) * lambdas_[group](last_epoch_);
   }
   bool restarts_from_base() const override { return !kFromLast; }
@@ -180,6 +184,8 @@ struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0;         ///< epochs until the first restart; above 0
   std::int64_t T_mult = 1;  ///< each period is this many times the one before
   double eta_min = 0;
+  /// Where a run ended that goes on as if it had not. With a T_mult above 1, PyTorch's has other
+  /// rates from a last_epoch of 2 T_0 - 1 on.
   std::int64_t last_epoch = -1;
 };
 /// eta_min + (base_lr - eta_min) (1 + cos(pi T_cur / T_i)) / 2, with T_cur epochs since the last
@@ -199,6 +205,8 @@ class CosineAnnealingWarmRestarts final : public LRScheduler {
  private:
   double next_lr(std::size_t group, double) const override;
   Fields fields() override;
+  /// Finds the period that an epoch is in.
+  void move_to(double epoch);
 
   CosineAnnealingWarmRestartsOptions o_;
   double T_cur_, T_i_;
@@ -378,7 +386,7 @@ class CompositeLR : public LRScheduler {
   /// Whether a member that begins starts from the initial rates.
   virtual bool resets() const { return active()[0]->restarts_from_base(); }
   /// Whether a member that begins does so as a new scheduler.
-  virtual bool begins_anew() const { return step_count_ == 1; }
+  virtual bool begins_anew() const { return is_initial(); }
   /// Learning rates as they were at the start.
   void reset_to_initial_lr();
   /// Undoes the steps that members did on their own.
@@ -390,8 +398,8 @@ class CompositeLR : public LRScheduler {
 };
 
 /// One after another: at each milestone the next begins, from its epoch 0, as in PyTorch with
-/// step(0). ValueError unless there is one milestone less than schedulers, each above the one
-/// before.
+/// step(0). A member whose milestone is that of the next has no epoch. ValueError unless there is
+/// one milestone less than schedulers, from 0 on, and none below the one before.
 class SequentialLR final : public CompositeLR {
  public:
   SequentialLR(Optimizer& optimizer, LRSchedulers schedulers, std::vector<std::int64_t> milestones);

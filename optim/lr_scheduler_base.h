@@ -60,17 +60,21 @@ class LRScheduler {
   /// Counters, rates and numeric options under PyTorch's names: numbers are 0-dimensional float64
   /// or int64, lists 1-dimensional. It does not hold functions.
   StateDict state_dict() const;
-  /// Takes all of it over, options too, and gives the optimizer the rates and the momentum of the
-  /// last step, so either of the two may be loaded first. What the dicts of PyTorch's scheduler
-  /// lack stays as it is. ValueError if another name is missing or the number of groups differs;
-  /// nothing is changed then.
+  /// Takes all of it over, options too. What the dicts of PyTorch's scheduler lack stays as it is.
+  /// ValueError if another name is missing or the number of groups differs; nothing is changed
+  /// then.
+  ///
+  /// An optimizer whose state was loaded has the rates and momenta of that state, in any order of
+  /// loading: it keeps them, as in PyTorch, or gets them back if it was loaded before the scheduler
+  /// was made, whose constructor changed them. One whose state was not loaded gets those of the
+  /// scheduler's last step.
   void load_state_dict(const StateDict& dict);
 
  protected:
   /// `name` is a string literal; the optimizer must outlive the scheduler. With a `last_epoch`
   /// above -1 a run continues after that epoch: ValueError unless groups have an initial_lr.
   LRScheduler(const char* name, Optimizer& optimizer, std::int64_t last_epoch = -1)
-      : name_(name), optimizer_(optimizer), last_epoch_(last_epoch) {}
+      : name_(name), optimizer_(optimizer), last_epoch_(last_epoch), loads_(optimizer.loads_) {}
   /// Ends constructors: checks the fields, sets initial rates, and steps to epoch 0.
   void start();
 
@@ -90,6 +94,12 @@ class LRScheduler {
   virtual void set_rates();
   /// Sets those of the last step again.
   void restore();
+  /// A step, without the warning if it is before the optimizer's first.
+  void advance();
+  /// Whether the step is the one by which a schedule begins, in a constructor.
+  bool is_initial() const { return is_initial_; }
+  /// Does that step.
+  void first_step();
 
   // Schedulers made of schedulers start their members anew, as PyTorch's step(0) does.
   friend class CompositeLR;
@@ -111,6 +121,9 @@ class LRScheduler {
   std::vector<std::shared_ptr<LRScheduler>> schedulers_;  // members
 
  private:
+  bool is_initial_ = false;
+  std::uint64_t loads_;  // the optimizer's, when this was made
+
   Fields all_fields();
   void load(const StateDict& dict, const std::string& prefix, bool check_only);
   void save(StateDict& dict, const std::string& prefix);
@@ -178,7 +191,7 @@ class FormulaLR final : public LRScheduler {
       if constexpr (requires { o_.floor(group); }) low = o_.floor(group);
       if (t == 0) return rescaled(lr, low, base, 1, now);
       if constexpr (requires { Options::kKeepsResumedRate; })
-        if (step_count_ == 1) return lr;
+        if (is_initial()) return lr;
       const double before = o_.multiplier(t - 1);
       return kOwnSteps && before == 0 ? low : rescaled(lr, low, base, before, now);
     }

@@ -109,6 +109,7 @@ void Optimizer::replace_parameters(const std::function<Tensor(const Tensor&)>& f
 
 void Optimizer::zero_grad(bool set_to_none) {
   ++zero_grads_;
+  has_scaled_gradients_ = false;
   for (Group& g : groups_) {
     autograd::zero_grad(g.parameters, set_to_none);
     if (set_to_none) continue;
@@ -173,12 +174,31 @@ void Optimizer::set_momentum(double momentum, std::size_t group) {
   double& option = momentum_at(group);
   const double before = std::exchange(option, momentum);
   try {
-    check_options(group);
+    // Of the options only this one: Nesterov's form without momentum is refused of a constructor,
+    // whose caller means something else, but it is defined, and cycles may pass there.
+    Fields own = fields(group);
+    std::erase_if(own, [&](const Field& f) {
+      double* const* const number = std::get_if<double*>(&f.value);
+      return !number || *number != &option;
+    });
+    check_fields(own, name_);
     groups_[group].momentum.set(momentum);
   } catch (...) {
     option = before;
     throw;
   }
+}
+
+/// Undoes what the constructors of schedulers have changed since; false if nothing was loaded.
+bool Optimizer::restore_loaded_rates() {
+  bool any = false;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].loaded) continue;
+    any = true;
+    set_lr(groups_[g].loaded->lr, g);
+    if (groups_[g].loaded->momentum) set_momentum(*groups_[g].loaded->momentum, g);
+  }
+  return any;
 }
 
 void check_nesterov(bool nesterov, double momentum, double dampening, const char* op) {
@@ -259,13 +279,24 @@ void check_control(const Tensor& t, const char* what) {
 
 }  // namespace
 
+void Optimizer::step() {
+  FERRITE_CHECK(!has_scaled_gradients_, ValueError, name_,
+                "gradients carry the loss scale of amp.scale(loss).backward(), by which the step "
+                "would be too large: expected amp.step(optimizer), which unscales them, in place "
+                "of optimizer.step(); zero_grad() drops them");
+  step({}, {});
+}
+
 void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   const profiler::detail::LibraryRange range(profiler::Kind::optimizer, name_);
   check_control(inv_scale, "inv_scale");
   check_control(found_inf, "found_inf");
   has_stepped_ = true;
   NoGradGuard guard;
-  for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].loaded.reset();
+    step_group(g, inv_scale, found_inf);
+  }
   drop_master_gradients();
 }
 

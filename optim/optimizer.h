@@ -41,6 +41,8 @@ namespace amp {
 class Amp;
 }
 
+class LRScheduler;
+
 /// A group of an optimizer of any kind, from Optimizer::param_groups(), valid as long as that.
 class AnyParamGroup {
  public:
@@ -72,7 +74,9 @@ class Optimizer {
   /// Updates every parameter that has a gradient. ValueError for a parameter that only the
   /// optimizer holds and that gets no gradient: an assignment, `layer.weight = t`, has put another
   /// tensor in its place.
-  void step() { step({}, {}); }
+  ///
+  /// ValueError, too, for gradients that carry the loss scale of an Amp: its step() unscales them.
+  void step();
   /// Calls `closure`, which zeroes the gradients, computes the loss and calls backward(), with
   /// gradients recorded; then step(). Returns the loss. LBFGS calls it several times.
   virtual Tensor step(const std::function<Tensor()>& closure);
@@ -145,10 +149,12 @@ class Optimizer {
 
   /// Whether there is a momentum for schedules to cycle: an option of that name, or the first beta.
   bool has_momentum() const;
-  /// ValueError if there is none, and for values that the constructor refuses; CudaError as in
-  /// set_lr(). A step that was captured with a momentum of 0 stays without.
+  /// ValueError if there is none.
   double momentum(std::size_t group = 0) const;
-  /// Sets the momentum of all groups, or of one. Captured graphs see it with their next replay.
+  /// Sets the momentum of all groups, or of one. Captured graphs see it with their next replay; a
+  /// step that was captured with a momentum of 0 stays without. ValueError if there is none, and
+  /// for values out of range; 0 is allowed with Nesterov's form, too, since schedules may pass it.
+  /// CudaError as in set_lr().
   void set_momentum(double momentum);
   void set_momentum(double momentum, std::size_t group);
 
@@ -189,8 +195,6 @@ class Optimizer {
 
   // ---- The options of a group, whatever their struct
   virtual Fields fields(std::size_t group) = 0;
-  /// ValueError if a group's options are out of range.
-  virtual void check_options(std::size_t group) = 0;
   /// The learning rate among a group's options.
   virtual double& lr_option(std::size_t group) = 0;
   /// The value of momentum(); null if there is none.
@@ -214,8 +218,14 @@ class Optimizer {
 
  private:
   friend class ParameterStep;
-  friend class amp::Amp;  // forgets what it knows of gradients that were zeroed
+  friend class amp::Amp;  // forgets what it knows of gradients that were zeroed, marks scaled ones
+  friend class LRScheduler;  // gives back the rates that were loaded
 
+  /// What schedules change of a group.
+  struct Rates {
+    double lr;
+    std::optional<double> momentum;
+  };
   /// A group's parameters and options.
   struct Group {
     /// The tensors of the group.
@@ -225,11 +235,13 @@ class Optimizer {
     DeviceScalar momentum;
     std::optional<double> initial_lr = {};
     std::map<std::string, double> schedule_numbers = {};
+    std::optional<Rates> loaded = {};  // by load_state_dict(), until the next step
   };
   using LoadedState = std::vector<std::pair<std::string, Tensor>>;
 
   const Group& group_at(std::size_t group) const;
   double& momentum_at(std::size_t group) const;
+  bool restore_loaded_rates();
   void check_in_use(std::size_t group, std::size_t index, const Tensor& grad) const;
   void load_group(const StateDict& dict, std::size_t group, bool check_only);
   void check_state(const Tensor& parameter, std::size_t index, const LoadedState& loaded) const;
@@ -237,7 +249,9 @@ class Optimizer {
 
   std::deque<Group> groups_;  // members of derived classes point to the parameters of a group
   bool has_warned_ = false;
-  std::uint64_t zero_grads_ = 0;  ///< how often zero_grad() was called
+  std::uint64_t zero_grads_ = 0;       ///< how often zero_grad() was called
+  std::uint64_t loads_ = 0;            ///< how often load_state_dict() was called
+  bool has_scaled_gradients_ = false;  ///< gradients carry the loss scale of an Amp
 };
 
 /// The shares of the running means that Adam and its relatives keep in a step.
@@ -259,8 +273,11 @@ struct ParamGroup {
   Options options = {};
 };
 
-/// What is different for a group of parameters; unset is left as it is.
+/// What is different for a group of parameters, by name, `{.lr = 0.1}`; unset is left as it is.
 struct GroupChange {
+  /// Numbers without names, `{0.1, 0.9}`, are no changes but options.
+  struct ByName {};
+  ByName by_name = {};
   std::optional<double> lr = {};
   double lr_scale = 1;  ///< the lr times this
   std::optional<double> weight_decay = {};
@@ -315,7 +332,10 @@ class OptimizerWith : public Optimizer {
   using Group = ParamGroup<Options>;
 
   OptimizerWith(std::vector<Tensor> parameters, const Options& options = {})
-      : OptimizerWith(std::vector<Group>{{std::move(parameters), options}}) {}
+      : Optimizer(Options::kName), defaults_(options) {
+    add(std::move(parameters), options);
+    check_not_empty();
+  }
   /// The options by position, in their order: `SGD(parameters, 0.1, 0.9)`.
   template <class... Values>
   requires detail::Positional<Options, Values...> OptimizerWith(std::vector<Tensor> parameters,
@@ -328,7 +348,7 @@ class OptimizerWith : public Optimizer {
       : OptimizerWith(std::move(parameters), detail::positional<Options>(lr, betas, rest...)) {}
   /// ValueError if no group has a parameter.
   explicit OptimizerWith(const std::vector<Group>& groups) : Optimizer(Options::kName) {
-    for (const Group& g : groups) add_param_group(g.parameters, g.options);
+    for (const Group& g : groups) add(g.parameters, g.options);
     check_not_empty();
   }
 
@@ -336,22 +356,38 @@ class OptimizerWith : public Optimizer {
   /// one of groups is still the former.
   template <class = void>
   OptimizerWith(const std::vector<ChangedGroup>& groups, const Options& options)
-      : Optimizer(Options::kName) {
-    for (const ChangedGroup& g : groups)
-      add_param_group(g.parameters, detail::changed(options, g.change));
+      : Optimizer(Options::kName), defaults_(options) {
+    for (const ChangedGroup& g : groups) add(g.parameters, detail::changed(options, g.change));
     check_not_empty();
   }
 
-  /// Adds a group, with its own options: ValueError for parameters that are in another.
-  void add_param_group(std::vector<Tensor> parameters, const Options& options) {
-    Options checked = options;
-    check(checked);
-    if constexpr (requires(const Tensor& p) { Options::check_parameter(p); })
-      for (const Tensor& p : parameters) Options::check_parameter(p);
-    add_parameters(std::move(parameters));
-    options_.emplace_back(checked, this->parameters(num_groups() - 1));
+  /// Adds a group with defaults() and what is different for it, as in PyTorch:
+  /// `sgd.add_param_group({w}, {.lr = 1})` keeps the momentum. ValueError for parameters that are
+  /// in another group.
+  void add_param_group(std::vector<Tensor> parameters, const GroupChange& change) {
+    add(std::move(parameters), detail::changed(defaults_, change));
   }
-  void add_param_group(const Group& group) { add_param_group(group.parameters, group.options); }
+  void add_param_group(const ChangedGroup& group) {
+    add_param_group(group.parameters, group.change);
+  }
+  /// Adds a group with all of its options: those that are not named have the defaults of their
+  /// struct. Templates, so that what can be read as a change is one.
+  template <class = void>
+  void add_param_group(std::vector<Tensor> parameters, const Options& options) {
+    add(std::move(parameters), options);
+  }
+  template <class = void>
+  void add_param_group(const Group& group) {
+    add(group.parameters, group.options);
+  }
+  /// Adds a group with defaults().
+  template <class = void>
+  void add_param_group(std::vector<Tensor> parameters) {
+    add(std::move(parameters), defaults_);
+  }
+  /// The options that the optimizer was made with; where each group had its own, those of the
+  /// struct.
+  const Options& defaults() const { return defaults_; }
   /// The groups, to be read and changed.
   std::span<GroupInOptimizer<Options>> param_groups() { return options_; }
   std::span<const GroupInOptimizer<Options>> param_groups() const { return options_; }
@@ -361,11 +397,14 @@ class OptimizerWith : public Optimizer {
 
  private:
   Fields fields(std::size_t group) override { return options(group).fields(); }
-  /// ValueError if a group's options are out of range.
-  void check_options(std::size_t group) override { check(options(group)); }
-  static void check(Options& o) {
-    check_fields(o.fields(), Options::kName);
-    if constexpr (requires { o.check(); }) o.check();
+  /// ValueError for options out of range, and for parameters as add_parameters() has it.
+  void add(std::vector<Tensor> parameters, Options options) {
+    check_fields(options.fields(), Options::kName);
+    if constexpr (requires { options.check(); }) options.check();
+    if constexpr (requires(const Tensor& p) { Options::check_parameter(p); })
+      for (const Tensor& p : parameters) Options::check_parameter(p);
+    add_parameters(std::move(parameters));
+    options_.emplace_back(options, this->parameters(num_groups() - 1));
   }
   /// The learning rate among a group's options.
   double& lr_option(std::size_t group) override { return options(group).lr; }
@@ -378,6 +417,7 @@ class OptimizerWith : public Optimizer {
     return nullptr;
   }
 
+  Options defaults_ = {};
   std::vector<GroupInOptimizer<Options>> options_;
 };
 

@@ -30,7 +30,7 @@ void ReduceLROnPlateau::step(double metric) {
   if (better) best_ = metric;
   if (cools) --cooldown_counter_;
   num_bad_epochs_ = better || cools ? 0 : num_bad_epochs_ + 1;
-  LRScheduler::step();
+  advance();  // no rate is lost by a step before the optimizer's first
   if (num_bad_epochs_ <= o_.patience) return;
   cooldown_counter_ = o_.cooldown;
   num_bad_epochs_ = 0;

@@ -11,6 +11,7 @@
 #include "ferrite/nn/norm.h"
 #include "ferrite/ops/copy.h"
 #include "ferrite/optim/amp/state.h"
+#include "ferrite/optim/fields.h"
 
 namespace ferrite::optim::amp {
 
@@ -71,7 +72,8 @@ double Amp::loss_scale(std::size_t loss_id) const {
 }
 
 Tensor Amp::overflows(std::size_t loss_id) const {
-  return state_->scaler(loss_id, "overflows").state_dict().at("_overflows");
+  const GradScaler& scaler = state_->scaler(loss_id, "overflows");
+  return scaler.overflows().defined() ? scaler.overflows() : host_scalar(scaler.init_overflows_);
 }
 
 std::string Amp::overflow_message() {

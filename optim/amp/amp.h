@@ -57,9 +57,9 @@ class Amp {
   /// step, and without gradients.
   void unscale_(Optimizer& optimizer);
 
-  /// optimizer.step(), which the device skips if a gradient is infinite or NaN and the scale is
-  /// dynamic. Scales change when all optimizers that have gradients have stepped. ValueError for an
-  /// optimizer that initialize() was not given.
+  /// In place of optimizer.step(), which refuses scaled gradients. The device skips the step if a
+  /// gradient is infinite or NaN and the scale is dynamic. Scales change when all optimizers that
+  /// have gradients have stepped. ValueError for an optimizer that initialize() was not given.
   /// If `skip` (one float32 number on the device, or undefined) is not 0, the step is skipped too,
   /// which does not count as an overflow: for a loss that has diverged, for example.
   void step(Optimizer& optimizer, const Tensor& skip = {});
@@ -71,14 +71,16 @@ class Amp {
 
   /// Waits for the device.
   double loss_scale(std::size_t loss_id = 0) const;
-  /// How many steps overflowed: one int64, on the device once a loss was scaled; for logs.
+  /// How many steps overflowed: one int64, on the device once a loss was scaled, where later steps
+  /// change it; for logs.
   Tensor overflows(std::size_t loss_id = 0) const;
   /// A line for each loss whose gradients have overflowed since the last call, "" if none has.
   /// Waits for the device: call it where the loss is printed.
   std::string overflow_message();
 
   /// As Apex's: "loss_scaler0.loss_scale", "loss_scaler0.unskipped" and, beside those,
-  /// "loss_scaler0.overflows". Master weights are in the optimizers' dicts.
+  /// "loss_scaler0.overflows", which later steps do not change. Master weights are in the
+  /// optimizers' dicts.
   StateDict state_dict() const;
   /// Copies dynamic scales; constant ones stay. ValueError if the dict has another number of losses
   /// or lacks an entry; nothing is changed then.

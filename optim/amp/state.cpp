@@ -43,8 +43,20 @@ Amp::State::~State() {
 void Amp::State::add(Optimizer& optimizer) {
   const std::size_t index = optimizers.size();
   optimizers.push_back({.optimizer = &optimizer, .zero_grads = optimizer.zero_grads_});
+  hook_parameters(index);
+}
+
+/// Those that have none yet: groups may be added at any time.
+void Amp::State::hook_parameters(std::size_t index) {
   if (!scales) return;
-  for (const Tensor& p : optimizer.parameters()) {
+  PerOptimizer& o = optimizers[index];
+  std::size_t count = 0;
+  for (std::size_t g = 0; g < o.optimizer->num_groups(); ++g)
+    count += o.optimizer->parameters(g).size();
+  if (count == o.hooked) return;
+  const std::vector<Tensor> parameters = o.optimizer->parameters();
+  for (; o.hooked < parameters.size(); ++o.hooked) {
+    const Tensor& p = parameters[o.hooked];
     const bool frozen = !p.requires_grad();
     if (frozen) p.set_requires_grad();  // hooks stay when it is frozen again, and freed once more
     hooks_.push_back(
@@ -60,6 +72,7 @@ Amp::State::PerOptimizer& Amp::State::find(const Optimizer& optimizer, const cha
   FERRITE_CHECK(found != optimizers.end(), ValueError, op,
                 "the optimizer is none of the {} that initialize() was given", optimizers.size());
   // Its groups may have been added since.
+  hook_parameters(static_cast<std::size_t>(found - optimizers.begin()));
   if (properties.master_weights) found->optimizer->use_master_weights();
   forget_zeroed();
   return *found;
@@ -113,6 +126,7 @@ class NotingNode final : public autograd::Node {
 
 Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
   GradScaler& scaler = this->scaler(loss_id, "scale");
+  for (std::size_t i = 0; i < optimizers.size(); ++i) hook_parameters(i);
   if (!scales || properties.loss_scale == LossScale(1.0)) return loss;
   forget_zeroed();
   // An optimizer has not stepped with the others, whose step ends here.
@@ -134,6 +148,8 @@ void Amp::State::begin_backward(std::size_t loss_id) {
   const std::lock_guard lock(mutex_);
   forget_zeroed();
   current_loss_ = loss_id;
+  in_scaled_pass_ = true;
+  end_is_noted_ = false;
   for (PerOptimizer& o : optimizers)
     if (o.pending && *o.pending != loss_id && !o.unscaled) put_aside(o);
 }
@@ -144,6 +160,15 @@ void Amp::State::gradient_arrived(std::size_t optimizer) {
   PerOptimizer& o = optimizers[optimizer];
   if (o.unscaled) forget(o);  // the step they were unscaled for was not taken
   o.pending = current_loss_;
+  if (!in_scaled_pass_) return;
+  o.optimizer->has_scaled_gradients_ = true;
+  if (std::exchange(end_is_noted_, true)) return;
+  autograd::queue_callback([state = weak_from_this()] {
+    const auto amp = state.lock();
+    if (!amp) return;
+    const std::lock_guard lock(amp->mutex_);
+    amp->in_scaled_pass_ = false;
+  });
 }
 
 // ---- Unscaling
@@ -204,6 +229,7 @@ void Amp::State::unscale(PerOptimizer& o) {
   unscale_with(o, o.pending.value_or(current_loss_));
   if (o.has_aside) add_aside(o);
   o.unscaled = true;
+  o.optimizer->has_scaled_gradients_ = false;
 }
 
 // ---- Steps
@@ -226,7 +252,7 @@ void Amp::State::step(PerOptimizer& o, const Tensor& skip) {
                       [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::stepped); });
   }
   o.pending.reset();
-  o.unscaled = o.has_aside = false;
+  o.unscaled = o.has_aside = optimizer.has_scaled_gradients_ = in_scaled_pass_ = false;
   if (std::ranges::none_of(optimizers, [&](const PerOptimizer& other) {
         return has_gradients(other) || other.unscaled;
       }))
@@ -244,13 +270,16 @@ void Amp::State::update() {
 void Amp::State::forget(PerOptimizer& o) {
   for_each_unscaled(o, [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::ready); });
   o.pending.reset();
-  o.unscaled = o.has_aside = false;
+  o.unscaled = o.has_aside = o.optimizer->has_scaled_gradients_ = false;
   o.zero_grads = o.optimizer->zero_grads_;
 }
 
 void Amp::State::forget_zeroed() {
-  for (PerOptimizer& o : optimizers)
-    if (o.zero_grads != o.optimizer->zero_grads_) forget(o);
+  for (PerOptimizer& o : optimizers) {
+    if (o.zero_grads == o.optimizer->zero_grads_) continue;
+    forget(o);
+    in_scaled_pass_ = false;  // of a grad(), which no gradient arrives from
+  }
 }
 
 }  // namespace ferrite::optim::amp

@@ -32,6 +32,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
     bool has_aside = false;
     std::vector<Aside> aside = {};  // one a parameter
     std::uint64_t zero_grads = 0;   // the optimizer's count when its gradients were last forgotten
+    std::size_t hooked = 0;         // parameters, of the first groups, that have a hook
   };
 
   State(const Properties& properties, const Options& options);
@@ -63,6 +64,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
   std::vector<PerOptimizer> optimizers;
 
  private:
+  void hook_parameters(std::size_t optimizer);
   GradScaler& ready_scaler(std::size_t loss_id, const Device& device);
   void unscale_with(PerOptimizer& o, std::size_t loss_id);
   void for_each_unscaled(const PerOptimizer& o, auto&& f);
@@ -72,6 +74,8 @@ struct Amp::State : std::enable_shared_from_this<State> {
 
   std::mutex mutex_;  // gradients may arrive on several devices at once
   std::size_t current_loss_ = 0;
+  bool in_scaled_pass_ = false;  // gradients that arrive are those of a scaled loss
+  bool end_is_noted_ = false;    // of that pass
   std::vector<TensorHook> hooks_;
 };
 

@@ -147,6 +147,14 @@ TEST_CASE("bad arguments") {
   CHECK_THROWS_AS(optim::clip_grad_norm_({}, 1, 0), ValueError);
   CHECK_THROWS_AS(optim::clip_grad_value_({}, -1), ValueError);
   CHECK_THROWS_AS(optim::get_total_norm({}, -2), ValueError);
-  CHECK_THROWS_AS(optim::clip_grads_with_norm_({}, 1, tensor(1.F)), ValueError);
+  CHECK_THROWS_AS(optim::clip_grads_with_norm_({}, 1, tensor(1)), ValueError);
   CHECK_THROWS_AS(optim::clip_grads_with_norm_({}, 1, Tensor()), ValueError);
+}
+
+TEST_CASE("clip_grads_with_norm_ takes a norm of any floating type") {
+  for (const DType dtype : {kFloat64, kFloat32, kFloat16, kBFloat16}) {
+    const Tensor p = with_grad(tensor({3.0F, 4.0F}));
+    optim::clip_grads_with_norm_(p, 1, tensor(5.0).to(dtype));
+    check_close(p.grad(), {0.6, 0.8}, 1e-6);
+  }
 }

@@ -472,7 +472,7 @@ TEST_CASE("momentum: the first of Adam's betas, what is refused") {
   CHECK_THROWS_AS(adam.set_momentum(1), ValueError);
   CHECK(adam.momentum() == adam.options().betas.first);
   SGD sgd({parameter()}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
-  CHECK_THROWS_AS(sgd.set_momentum(0), ValueError);
+  CHECK_THROWS_AS(sgd.set_momentum(-1), ValueError);
   CHECK(sgd.momentum() == 0.9);
 }
 
@@ -511,7 +511,7 @@ TEST_CASE("bad arguments and dicts") {
   CHECK_THROWS_AS(WarmupLR(o, nullptr, {.warmup_steps = -1}), ValueError);
   const auto exponential = make<ExponentialLR>(o, ExponentialLROptions{0.5});
   CHECK_THROWS_AS(SequentialLR(o, {exponential, exponential}, {}), ValueError);
-  CHECK_THROWS_AS(SequentialLR(o, {exponential, exponential}, {0}), ValueError);
+  CHECK_THROWS_AS(SequentialLR(o, {exponential, exponential}, {-1}), ValueError);
   CHECK_THROWS_AS(SequentialLR(*other, {exponential}, {}), ValueError);
   CHECK_THROWS_AS(SequentialLR(o, {nullptr}, {}), ValueError);
   CHECK_THROWS_AS(ChainedScheduler({}), ValueError);

@@ -232,13 +232,14 @@ TEST_CASE("state dicts that do not fit change nothing") {
   rejects.operator()<ShapeError>(dict, "state.1.exp_avg_sq: expected [5], got [4]");
   dict = other.optimizer->state_dict();
   dict.erase("param_groups.0.eps");
-  rejects.operator()<ValueError>(dict, "lacks param_groups.0.eps");
+  rejects.operator()<ValueError>(dict,
+                                 "lacks param_groups.0.eps: is it the state of another optimizer?");
   dict = other.optimizer->state_dict();
   dict.insert_or_assign("param_groups.0.params", zeros({3}, {.dtype = kInt64}));
   rejects.operator()<ValueError>(dict, "2 parameters, in the dict it has 3");
   dict = other.optimizer->state_dict();
   dict.insert("param_groups.1.params", zeros({0}, {.dtype = kInt64}));
-  rejects.operator()<ValueError>(dict, "more than the 1 groups");
+  rejects.operator()<ValueError>(dict, "an optimizer of 1 groups of parameters, the dict has 2");
   for (const double steps : {-1.0, 0x1p32, static_cast<double>(NAN)}) {
     dict = other.optimizer->state_dict();
     dict.insert_or_assign("state.1.step", tensor(steps));

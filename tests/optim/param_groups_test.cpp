@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ferrite/autograd/engine.h"
@@ -11,7 +12,9 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/adam.h"
+#include "ferrite/optim/adaptive.h"
 #include "ferrite/optim/muon.h"
+#include "ferrite/optim/rmsprop.h"
 #include "ferrite/optim/sgd.h"
 
 using namespace ferrite;
@@ -135,4 +138,86 @@ TEST_CASE("groups are read and changed whatever the optimizer") {
   CHECK(first() == std::vector<float>(6, 1));
   sgd.add_param_group({{ones({2}).set_requires_grad()}, {.lr = 3}});
   CHECK(any.lr(2) == 3);
+}
+
+TEST_CASE("a group that is added has the optimizer's options, but for what is different") {
+  const auto w = [] { return ones({2}).set_requires_grad(); };
+  const Tensor a = w(), b = w();
+  const SGDOptions made{.lr = 0.5, .momentum = 0.9, .weight_decay = 1e-3, .nesterov = true};
+  optim::SGD sgd({a}, made);
+  sgd.set_lr(0.1);  // what schedules change is no option of the constructor
+  sgd.options().weight_decay = 0;
+  sgd.add_param_group({b});
+  CHECK(sgd.lr(1) == 0.5);
+  sgd.add_param_group({w()}, {.lr = 1});
+  CHECK(sgd.lr(2) == 1);
+  sgd.add_param_group({{w(), w()}, {.lr_scale = 2, .weight_decay = 0}});
+  CHECK(sgd.lr(3) == 1);
+  sgd.add_param_group({w()}, {});
+  sgd.add_param_group({{w(), w()}});
+  sgd.add_param_group(optim::ChangedGroup{{w()}, {.weight_decay = 0}});
+  for (std::size_t g = 1; g < sgd.num_groups(); ++g) {
+    CAPTURE(g);
+    CHECK(sgd.options(g).momentum == 0.9);
+    CHECK(sgd.options(g).nesterov);
+    CHECK(sgd.options(g).weight_decay == (g == 3 || g == 6 ? 0 : 1e-3));
+  }
+  CHECK(sgd.defaults().momentum == 0.9);
+  CHECK(sgd.defaults().lr == 0.5);
+
+  // Options of the optimizer's own type are all of a group's.
+  sgd.add_param_group({w()}, {.lr = 1, .momentum = 0.5});
+  sgd.add_param_group({w()}, SGDOptions{.lr = 1});
+  sgd.add_param_group({{w()}, {.lr = 1, .momentum = 0.5}});
+  sgd.add_param_group(optim::SGD::Group{{w()}, {.lr = 1}});
+  sgd.add_param_group({w()}, {0.5, 0.25});
+  CHECK(sgd.options(7).momentum == 0.5);
+  CHECK(sgd.options(8).momentum == 0);
+  CHECK(sgd.options(9).momentum == 0.5);
+  CHECK(sgd.options(10).momentum == 0);
+  CHECK(sgd.options(11).momentum == 0.25);
+  for (std::size_t g = 7; g < 12; ++g) CHECK(!sgd.options(g).nesterov);
+
+  optim::SGD changed({{{w()}}, {{w()}, {.lr = 2}}}, made);
+  changed.add_param_group({w()});
+  CHECK(changed.lr(2) == 0.5);
+  CHECK(changed.options(2).momentum == 0.9);
+  optim::Adam adam(std::vector<optim::Adam::Group>{{{w()}, {.eps = 1}}});
+  adam.add_param_group({w()}, {.lr = 1});
+  CHECK(adam.options(1).eps == 1e-8);
+  CHECK_THROWS_AS(sgd.add_param_group({a}), ValueError);
+  CHECK_THROWS_AS(sgd.add_param_group({w()}, {.lr = -1}), ValueError);
+}
+
+TEST_CASE("dicts of other optimizers, of other groups, and of older versions of PyTorch") {
+  const auto w = [] { return ones({2}).set_requires_grad(); };
+  optim::SGD sgd({w()}, {.momentum = 0.9, .nesterov = true, .maximize = true});
+  optim::Adam adam({w()}, {.amsgrad = true, .maximize = true});
+  CHECK_THROWS_WITH_AS(adam.load_state_dict(sgd.state_dict()),
+                       doctest::Contains("is it the state of another optimizer?"), ValueError);
+  const optim::SGD two({{{w()}, {}}, {{w()}, {}}});
+  const auto counts = [](int own, int others) {
+    return "expected the state of an optimizer of " + std::to_string(own) +
+           " groups of parameters, the dict has " + std::to_string(others);
+  };
+  for (const auto& [dict, count] : {std::pair{two.state_dict(), 2}, {StateDict(), 0}})
+    CHECK_THROWS_WITH_AS(sgd.load_state_dict(dict), doctest::Contains(counts(1, count).c_str()),
+                         ValueError);
+  const auto without = [](StateDict dict, std::initializer_list<const char*> names) {
+    for (const char* name : names) CHECK(dict.erase(std::string("param_groups.0.") + name));
+    dict.insert_or_assign("param_groups.0.lr", tensor(0.75));
+    return dict;
+  };
+  sgd.load_state_dict(without(sgd.state_dict(), {"maximize", "nesterov"}));
+  CHECK(sgd.lr() == 0.75);
+  CHECK(sgd.options().nesterov);
+  CHECK(sgd.options().maximize);
+  adam.load_state_dict(without(adam.state_dict(), {"maximize", "amsgrad"}));
+  CHECK(adam.options().amsgrad);
+  optim::RMSprop rmsprop({w()}, {.centered = true});
+  rmsprop.load_state_dict(without(rmsprop.state_dict(), {"maximize", "centered"}));
+  CHECK(rmsprop.options().centered);
+  optim::NAdam nadam({w()}, {.momentum_decay = 0.5, .decoupled_weight_decay = true});
+  nadam.load_state_dict(without(nadam.state_dict(), {"momentum_decay", "decoupled_weight_decay"}));
+  CHECK(nadam.options().momentum_decay == 0.5);
 }
