@@ -113,11 +113,20 @@ namespace {
 
 /// A mask of the form that scaled_dot_product_attention takes: true where a query attends to a key,
 /// or added to the products.
-Tensor attending(const Tensor& mask, DType dtype, const char* what) {
+Tensor attending(const Tensor& mask, const char* what) {
   FERRITE_CHECK(mask.dtype() == kBool || is_floating(mask.dtype()), DTypeError,
                 "MultiheadAttention", "expected a {} of bool or floating, got {}", what,
                 mask.describe());
-  return mask.dtype() == kBool ? logical_not(mask) : mask.to(dtype);
+  return mask.dtype() == kBool ? logical_not(mask) : mask;
+}
+
+/// A mask of numbers in `dtype`, in which finite ones stay finite, also after the addition: a row
+/// of -1e9 is not one that attends to nothing, whose shares would be NaN.
+Tensor converted(const Tensor& mask, DType dtype) {
+  if (mask.dtype() == kBool || mask.dtype() == dtype) return mask;
+  if (dtype == kFloat64) return mask.to(dtype);
+  const double most = dtype == kFloat16 ? 32752 : 0x1.FEp127;  // half of float16's range
+  return where(isfinite(mask), clamp(mask, -most, most), mask).to(dtype);
 }
 
 Tensor additive(const Tensor& mask, DType dtype) {
@@ -150,7 +159,7 @@ Tensor MultiheadAttention::mask(const Tensor& query, const Tensor& key,
     FERRITE_CHECK((s == Shape{targets, sources} || s == Shape{all, targets, sources}), ShapeError,
                   name(), "expected an attn_mask of {} or {}, got {}", Shape{targets, sources},
                   Shape{all, targets, sources}, s);
-    mask = attending(arguments.attn_mask, query.dtype(), "attn_mask");
+    mask = attending(arguments.attn_mask, "attn_mask");
     if (s.size() == 3) mask = mask.reshape({batch, num_heads_, targets, sources});
   }
   if (arguments.key_padding_mask.defined()) {
@@ -159,9 +168,11 @@ Tensor MultiheadAttention::mask(const Tensor& query, const Tensor& key,
     FERRITE_CHECK((keys.shape() == Shape{batch, sources}), ShapeError, name(),
                   "expected a key_padding_mask of {}, got {}", Shape{batch, sources},
                   given.shape());
-    padding = attending(keys, query.dtype(), "key_padding_mask").reshape({batch, 1, 1, sources});
+    padding = attending(keys, "key_padding_mask").reshape({batch, 1, 1, sources});
   }
+  // Converted after the addition: two masks of float16's lowest number have -inf as their sum.
   mask = both(mask, padding, query.dtype());
+  if (mask.defined()) mask = converted(mask, query.dtype());
   const int more = (bias_k.defined() ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
   if (!mask.defined() || more == 0) return mask;
   Shape shape = mask.shape();

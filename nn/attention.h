@@ -26,8 +26,9 @@ struct MultiheadAttentionOptions {
 
 /// The optional arguments of a call. Masks are bool or floating (DTypeError). In a bool mask true
 /// means "does not attend", as in torch.nn.MultiheadAttention and opposite to
-/// scaled_dot_product_attention(). A floating mask is converted to the query's dtype and added to
-/// the scaled products of queries and keys: -inf has the effect of true. Both masks may be given.
+/// scaled_dot_product_attention(). A floating mask is converted to the query's dtype, in which
+/// finite numbers stay finite, and added to the scaled products of queries and keys: -inf has the
+/// effect of true. Both masks may be given.
 ///
 ///   Tensor future = triu(ones({5, 5}, kBool), 1);        // query i does not see keys i + 1, ...
 ///   Tensor padding = ge(arange(5), tensor({{5}, {3}}));  // [2, 5]: sample 1 has 3 keys

@@ -15,16 +15,87 @@ std::vector<std::string> names(const std::vector<Named>& items) {
   return out;
 }
 
+/// The number, from 0 on, of the element that `index` means, which may count from the end.
+std::size_t element(const Module& list, const char* elements, std::size_t size,
+                    std::int64_t index) {
+  const auto n = static_cast<std::int64_t>(size);
+  FERRITE_CHECK(index >= -n && index < n, IndexError, "module", "{} has {} {}, got index {}",
+                list.name(), n, elements, index);
+  return static_cast<std::size_t>(index < 0 ? index + n : index);
+}
+
 }  // namespace
+
+// ---- What lists need of the registry
+
+std::size_t Module::num_children() const {
+  if (!has_tensors_) return registry_.size();
+  return static_cast<std::size_t>(std::ranges::count(registry_, Kind::module, &Entry::kind));
+}
+
+void Module::move_last_child(std::size_t index) {
+  std::vector<Entry*> places;
+  for (Entry& e : registry_)
+    if (e.kind == Kind::module) places.push_back(&e);
+  for (std::size_t i = places.size(); i-- > index + 1;) std::swap(*places[i], *places[i - 1]);
+}
+
+void Module::number_children() {
+  std::size_t number = 0;
+  for (Entry& e : registry_)
+    if (e.kind == Kind::module) e.name = std::to_string(number++);
+  names_.reset();
+  forget_call_paths();
+}
+
+std::string Module::free_number(std::size_t first) {
+  while (has_part(std::to_string(first))) ++first;
+  return std::to_string(first);
+}
+
+std::vector<NamedTensor> Module::own_parameters() const {
+  std::vector<NamedTensor> out;
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::parameter) out.emplace_back(e.name, tensor_of(e));
+  return out;
+}
+
+// ---- Modules
 
 void ModuleContainer::push_back_all(std::initializer_list<NamedAnyModule> modules) {
   for (const NamedAnyModule& named : modules) push_back(named.name, std::move(named.module));
 }
 
-Module& ModuleContainer::operator[](std::size_t index) const {
-  FERRITE_CHECK(index < size_, IndexError, "module", "{} has {} modules, got index {}", name(),
-                size_, index);
-  return child(index);
+Module& ModuleContainer::operator[](std::int64_t index) const {
+  return child(element(*this, "modules", size(), index));
+}
+
+/// Where a module is inserted.
+std::size_t ModuleContainer::place_of(std::int64_t index) const {
+  const auto n = static_cast<std::int64_t>(size());
+  FERRITE_CHECK(index >= -n && index <= n, IndexError, "module",
+                "{} has {} modules, so one can be inserted at {} to {}, got index {}", name(), n,
+                -n, n, index);
+  return static_cast<std::size_t>(index < 0 ? index + n : index);
+}
+
+std::unique_ptr<Module> ModuleContainer::pop(std::int64_t index) {
+  const std::size_t place = element(*this, "modules", size(), index);
+  std::unique_ptr<Module> module = unregister_module(named_children()[place].key());
+  number_children();
+  return module;
+}
+
+ModuleContainer& ModuleContainer::extend(const ModuleContainer& other) {
+  for (const Module* module : other.children()) push_back(module->clone());
+  return *this;
+}
+
+ModuleContainer& ModuleContainer::extend(ModuleContainer&& other) {
+  if (&other == this) return extend(std::as_const(other));
+  for (const std::string& name : names(other.named_children()))
+    push_back(other.unregister_module(name));
+  return *this;
 }
 
 Tensor Sequential::forward(const Tensor& input) { return run_in_order(children(), input); }
@@ -43,20 +114,23 @@ void ModuleDict::clear() {
   for (const std::string& name : keys()) unregister_module(name);
 }
 
-ParameterList::ParameterList(std::vector<Tensor> parameters) {
-  for (Tensor& parameter : parameters) append(std::move(parameter));
-}
+// ---- Parameters
+
+ParameterList::ParameterList(std::vector<Tensor> parameters) { extend(std::move(parameters)); }
 
 ParameterList& ParameterList::append(Tensor parameter) {
-  add_parameter(std::to_string(size_), std::move(parameter));
-  ++size_;
+  add_parameter(free_number(size()), std::move(parameter));
   return *this;
 }
 
-Tensor ParameterList::operator[](std::size_t index) const {
-  FERRITE_CHECK(index < size_, IndexError, "module", "{} has {} parameters, asked for number {}",
-                name(), size_, index);
-  return get_parameter(std::to_string(index));
+ParameterList& ParameterList::extend(std::vector<Tensor> parameters) {
+  for (Tensor& parameter : parameters) append(std::move(parameter));
+  return *this;
+}
+
+Tensor ParameterList::operator[](std::int64_t index) const {
+  const std::vector<NamedTensor> all = own_parameters();
+  return all[element(*this, "parameters", all.size(), index)].value();
 }
 
 ParameterDict::ParameterDict(std::initializer_list<NamedTensor> parameters) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
@@ -61,13 +62,11 @@ class ModuleContainer : public Module {
   /// The module where it now is.
   template <detail::ContainedModule M>
   auto& push_back(M&& module) {
-    return push_back(std::to_string(size_), std::forward<M>(module));
+    return push_back(free_number(size()), std::forward<M>(module));
   }
   template <detail::ContainedModule M>
   auto& push_back(std::string name, M&& module) {
-    auto& added = register_module(std::move(name), detail::owned(std::forward<M>(module)));
-    ++size_;
-    return added;
+    return register_module(std::move(name), detail::owned(std::forward<M>(module)));
   }
   /// Adds a module at the end, under this name.
   template <detail::ContainedModule M>
@@ -80,12 +79,29 @@ class ModuleContainer : public Module {
     push_back(std::forward<M>(module));
     return *this;
   }
+  /// Adds clones of the modules of another container at the end, or, of a temporary, the modules.
+  ModuleContainer& extend(const ModuleContainer& other);
+  ModuleContainer& extend(ModuleContainer&& other);
+  /// Adds a module before the one at `index`, from -size() to size() (IndexError). All modules are
+  /// then named by their numbers. Returns the module where it now is.
+  template <detail::ContainedModule M>
+  auto& insert(std::int64_t index, M&& module) {
+    const std::size_t place = place_of(index);
+    auto& added = push_back(std::forward<M>(module));
+    move_last_child(place);
+    number_children();
+    return added;
+  }
+  /// Takes a module out. The others are then named by their numbers. IndexError as of operator[].
+  std::unique_ptr<Module> pop(std::int64_t index = -1);
+  /// Removes a module, as `del net[index]` does. IndexError and names as of pop().
+  void erase(std::int64_t index) { pop(index); }
 
-  /// The number of modules or parameters.
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  /// IndexError unless index < size().
-  Module& operator[](std::size_t index) const;
+  /// The number of modules.
+  std::size_t size() const { return num_children(); }
+  bool empty() const { return size() == 0; }
+  /// Negative indices count from the end. IndexError outside.
+  Module& operator[](std::int64_t index) const;
 
   /// Over the modules, in order.
   class Iterator {
@@ -94,7 +110,7 @@ class ModuleContainer : public Module {
     using difference_type = std::ptrdiff_t;
 
     Iterator() = default;
-    Iterator(const ModuleContainer* list, std::size_t index) : list_(list), index_(index) {}
+    Iterator(const ModuleContainer* list, std::int64_t index) : list_(list), index_(index) {}
     Module& operator*() const { return (*list_)[index_]; }
     Module* operator->() const { return &**this; }
     Iterator& operator++() {
@@ -110,10 +126,10 @@ class ModuleContainer : public Module {
 
    private:
     const ModuleContainer* list_ = nullptr;
-    std::size_t index_ = 0;
+    std::int64_t index_ = 0;
   };
   Iterator begin() const { return {this, 0}; }
-  Iterator end() const { return {this, size_}; }
+  Iterator end() const { return {this, static_cast<std::int64_t>(size())}; }
 
  protected:
   ModuleContainer() = default;
@@ -121,7 +137,7 @@ class ModuleContainer : public Module {
   void push_back_all(std::initializer_list<NamedAnyModule> modules);
 
  private:
-  std::size_t size_ = 0;
+  std::size_t place_of(std::int64_t index) const;
 };
 
 /// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`.
@@ -148,8 +164,8 @@ class Sequential : public Cloneable<Sequential, ModuleContainer> {
   Tensor forward(const Tensor& input) override;
 };
 
-/// Holds modules in order, as children "0", "1", ..., without a forward() of its own. Indices out
-/// of range are an IndexError.
+/// Holds modules in order, as children "0", "1", ..., without a forward() of its own. Negative
+/// indices count from the end; those out of range are an IndexError.
 ///
 ///   nn::ModuleList layers(nn::Linear(4, 8), nn::Linear(8, 2));
 ///   for (nn::Module& layer : layers) x = relu(layer(x));
@@ -187,8 +203,8 @@ class ModuleDict : public Cloneable<ModuleDict> {
   /// IndexError, with the closest name, if there is none of that name.
   Module& operator[](std::string_view name) const { return get_submodule(name); }
   bool contains(std::string_view name) const;
-  /// The number of modules or parameters.
-  std::size_t size() const { return children().size(); }
+  /// The number of modules.
+  std::size_t size() const { return num_children(); }
   bool empty() const { return size() == 0; }
   std::vector<std::string> keys() const;
   std::vector<NamedModule> items() const { return named_children(); }
@@ -210,14 +226,13 @@ class ParameterList : public Cloneable<ParameterList> {
 
   /// Adds a parameter at the end.
   ParameterList& append(Tensor parameter);
-  /// The number of modules or parameters.
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  /// IndexError outside.
-  Tensor operator[](std::size_t index) const;
-
- private:
-  std::size_t size_ = 0;
+  /// Adds parameters at the end.
+  ParameterList& extend(std::vector<Tensor> parameters);
+  /// The number of parameters.
+  std::size_t size() const { return own_parameters().size(); }
+  bool empty() const { return size() == 0; }
+  /// Negative indices count from the end. IndexError outside.
+  Tensor operator[](std::int64_t index) const;
 };
 
 /// Parameters by name, in the order in which they came: `ParameterDict({{"scale", ones({3})}})`.
@@ -232,7 +247,7 @@ class ParameterDict : public Cloneable<ParameterDict> {
   /// IndexError, with the closest name, if there is none of that name.
   Tensor operator[](std::string_view name) const { return get_parameter(name); }
   bool contains(std::string_view name) const;
-  /// The number of modules or parameters.
+  /// The number of parameters.
   std::size_t size() const { return keys().size(); }
   bool empty() const { return size() == 0; }
   std::vector<std::string> keys() const;

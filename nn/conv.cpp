@@ -1,6 +1,8 @@
 #include "ferrite/nn/conv.h"
 
+#include <array>
 #include <cmath>
+#include <tuple>
 
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/repr.h"
@@ -145,24 +147,51 @@ void ConvTransposeNd<N>::reset_parameters() {
 }
 
 template <int N>
-Tensor ConvTransposeNd<N>::forward(const Tensor& input) {
-  const auto run = [&](auto function, auto o) {
+Tensor ConvTransposeNd<N>::forward(const Tensor& input, const Shape& output_size) {
+  const char* const layer = kTransposed[N - 1];
+  FERRITE_CHECK(input.defined() && (input.dim() == N + 1 || input.dim() == N + 2), ShapeError,
+                layer, "expected an input of {} or {} dimensions, got {}", N + 1, N + 2,
+                input.defined() ? input.describe() : "an undefined tensor");
+  FERRITE_CHECK(output_size.size() == N || output_size.size() == input.dim(), ValueError, layer,
+                "expected an output_size of {} or {} numbers, got {}", N, input.dim(), output_size);
+  const auto stride = ops::sizes_of(options_.stride), padding = ops::sizes_of(options_.padding),
+             dilation = ops::sizes_of(options_.dilation);
+  Shape least, most;
+  std::array<std::int64_t, N> more;
+  bool fits = true;
+  for (int d = 0; d < N; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    least.push_back((input.size(d - N) - 1) * stride[i] - 2 * padding[i] +
+                    dilation[i] * (weight.size(d - N) - 1) + 1);
+    most.push_back(least[d] + stride[i] - 1);
+    more[i] = output_size[output_size.size() - N + d] - least[d];
+    fits = fits && more[i] >= 0 && more[i] < stride[i];
+  }
+  FERRITE_CHECK(fits, ValueError, layer,
+                "expected an output_size from {} to {} for an input {}, got {}", least, most,
+                input.shape(), output_size);
+  return run(input, std::make_from_tuple<SizeOf<N>>(more));
+}
+
+template <int N>
+Tensor ConvTransposeNd<N>::run(const Tensor& input, SizeOf<N> output_padding) const {
+  const auto call = [&](auto function, auto o) {
     o.stride = options_.stride;
     o.padding = options_.padding;
-    o.output_padding = options_.output_padding;
+    o.output_padding = output_padding;
     o.groups = options_.groups;
     o.dilation = options_.dilation;
     return function(o);
   };
   if constexpr (N == 1)
-    return run([&](const auto& o) { return conv_transpose1d(input, weight, bias, o); },
-               ConvTranspose1dFuncOptions());
+    return call([&](const auto& o) { return conv_transpose1d(input, weight, bias, o); },
+                ConvTranspose1dFuncOptions());
   else if constexpr (N == 2)
-    return run([&](const auto& o) { return conv_transpose2d(input, weight, bias, o); },
-               ConvTranspose2dFuncOptions());
+    return call([&](const auto& o) { return conv_transpose2d(input, weight, bias, o); },
+                ConvTranspose2dFuncOptions());
   else
-    return run([&](const auto& o) { return conv_transpose3d(input, weight, bias, o); },
-               ConvTranspose3dFuncOptions());
+    return call([&](const auto& o) { return conv_transpose3d(input, weight, bias, o); },
+                ConvTranspose3dFuncOptions());
 }
 
 template <int N>

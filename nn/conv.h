@@ -159,7 +159,10 @@ class ConvTransposeNd : public Module {
                          .dilation = dilation}) {}
   /// Draws new weights.
   void reset_parameters();
-  Tensor forward(const Tensor& input) override;
+  Tensor forward(const Tensor& input) override { return run(input, options_.output_padding); }
+  /// With a result of this size, the last N dimensions or the whole shape, instead of that which
+  /// output_padding gives. A stride above 1 allows several; ValueError for others.
+  Tensor forward(const Tensor& input, const Shape& output_size);
   std::string extra_repr() const override;
   std::optional<std::int64_t> multiply_adds(std::span<const Tensor> inputs,
                                             std::span<const Tensor> outputs) const override;
@@ -168,6 +171,8 @@ class ConvTransposeNd : public Module {
   Tensor bias;    ///< [out_channels]; undefined without bias
 
  private:
+  Tensor run(const Tensor& input, SizeOf<N> output_padding) const;
+
   ConvTransposeOptions<N> options_;
 };
 
@@ -195,7 +200,8 @@ class ConvTranspose1d : public Cloneable<ConvTranspose1d, ConvTransposeNd<1>> {
 /// inputs of another rank or number of channels.
 ///
 ///   nn::ConvTranspose2d up(16, 8, 4, {.stride = 2, .padding = 1});
-///   Tensor y = up(randn({2, 16, 8, 8}));  // [2, 8, 16, 16]
+///   Tensor y = up(randn({2, 16, 8, 8}));                // [2, 8, 16, 16]
+///   Tensor z = up(randn({2, 16, 8, 8}), Shape{17, 16});  // [2, 8, 17, 16]
 class ConvTranspose2d : public Cloneable<ConvTranspose2d, ConvTransposeNd<2>> {
  public:
   using Cloneable::Cloneable;

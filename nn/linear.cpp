@@ -64,16 +64,23 @@ std::string limits_repr(const Options& o) {
   return text;
 }
 
+/// A table of these rows.
+template <class Table, class Options>
+Table pretrained(const char* layer, const Tensor& rows, bool freeze, const Options& options) {
+  FERRITE_CHECK(rows.defined() && rows.dim() == 2, ShapeError, layer,
+                "expected rows [num_embeddings, embedding_dim], got {}",
+                rows.defined() ? rows.describe() : "an undefined tensor");
+  Table made(rows.size(0), 0, options);
+  made.weight = rows.detach();
+  made.weight.set_requires_grad(!freeze);
+  return made;
+}
+
 }  // namespace
 
 Embedding Embedding::from_pretrained(Tensor embeddings, bool freeze,
                                      const EmbeddingOptions& options) {
-  FERRITE_CHECK(embeddings.defined() && embeddings.dim() == 2, ShapeError, "Embedding",
-                "expected rows [num_embeddings, embedding_dim], got {}", embeddings.describe());
-  Embedding made(embeddings.size(0), 0, options);
-  made.weight = embeddings.detach();
-  made.weight.set_requires_grad(!freeze);
-  return made;
+  return pretrained<Embedding>("Embedding", embeddings, freeze, options);
 }
 
 Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim,
@@ -146,6 +153,11 @@ EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_d
                 "scale_grad_by_freq works with the modes sum and mean, not with max");
   register_parameter("weight", weight);
   reset_parameters();
+}
+
+EmbeddingBag EmbeddingBag::from_pretrained(Tensor embeddings, bool freeze,
+                                           const EmbeddingBagLayerOptions& options) {
+  return pretrained<EmbeddingBag>("EmbeddingBag", embeddings, freeze, options);
 }
 
 void EmbeddingBag::reset_parameters() {

@@ -108,6 +108,9 @@ class EmbeddingBag : public Cloneable<EmbeddingBag> {
  public:
   EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,
                const EmbeddingBagLayerOptions& options = {});
+  /// With these rows, as Embedding::from_pretrained().
+  static EmbeddingBag from_pretrained(Tensor embeddings, bool freeze = true,
+                                      const EmbeddingBagLayerOptions& options = {});
   /// Draws new rows from N(0, 1).
   void reset_parameters();
   Tensor forward(const Tensor& indices) override { return forward(indices, {}, {}); }

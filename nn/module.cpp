@@ -24,11 +24,7 @@ std::string path(const std::string& prefix, const std::string& name) {
 
 // ---- Registry
 
-void Module::check_name(std::string_view name) {
-  FERRITE_CHECK(
-      !name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
-      "'{}' is not a valid name for a part of {}: names must not be empty or contain dots", name,
-      this->name());
+bool Module::has_part(std::string_view name) {
   const bool is_long = registry_.size() > kMostSearched;
   // The names differ in number after a copy, a move or an error.
   if (is_long && (!names_ || names_->size() != registry_.size())) {
@@ -36,9 +32,16 @@ void Module::check_name(std::string_view name) {
     for (const Entry& e : registry_) names->insert(e.name);
     names_ = std::move(names);
   }
-  const bool taken = is_long ? names_->contains(name) : find_entry(name) != nullptr;
-  FERRITE_CHECK(!taken, ValueError, "module", "{} has a part named '{}' already", this->name(),
-                name);
+  return is_long ? names_->contains(name) : find_entry(name) != nullptr;
+}
+
+void Module::check_name(std::string_view name) {
+  FERRITE_CHECK(
+      !name.empty() && name.find('.') == std::string_view::npos, ValueError, "module",
+      "'{}' is not a valid name for a part of {}: names must not be empty or contain dots", name,
+      this->name());
+  FERRITE_CHECK(!has_part(name), ValueError, "module", "{} has a part named '{}' already",
+                this->name(), name);
 }
 
 /// Adds an entry whose name has been checked.
@@ -169,6 +172,8 @@ std::unique_ptr<Module> Module::unregister_module(std::string_view name) {
                 this->name(), name);
   std::unique_ptr<Module> module = std::move(entry->module);
   erase_entry(*entry);
+  module->is_part_ = false;
+  module->forget_call_paths();
   return module;
 }
 

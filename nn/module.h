@@ -433,6 +433,16 @@ class Module {
 
   /// Number `index` of children().
   Module& child(std::size_t index) const;
+  /// The number of children().
+  std::size_t num_children() const;
+  /// Puts the last of children() in the place of number `index`, before the one that is there.
+  void move_last_child(std::size_t index);
+  /// Names the children "0", "1", ... in their order.
+  void number_children();
+  /// The first number from `first` on that is not the name of a part.
+  std::string free_number(std::size_t first);
+  /// The parameters of this module alone, in order, under all of their names.
+  std::vector<NamedTensor> own_parameters() const;
   /// The parameter or buffer of this name in this module itself, also if it is computed from others
   /// (compute_before_forward). IndexError if there is none.
   const Tensor& own_tensor(std::string_view name) const;
@@ -474,6 +484,7 @@ class Module {
   Tensor find_tensor(std::string_view path, bool parameter) const;
   void take_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name);
+  bool has_part(std::string_view name);
   Entry& add_entry(Entry entry);
   void erase_entry(const Entry& entry);
   /// The part of this module with that name, or null.

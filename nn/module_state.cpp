@@ -85,6 +85,12 @@ bool may_be_missing(const std::string& name, const StateDict& own) {
   return own.contains(name.substr(0, name.size() - kCount.size()) + "running_mean");
 }
 
+/// Whether `saved` is a number in the form of PyTorch before 0.4, [1], for `own` without
+/// dimensions.
+bool is_old_number(const Tensor& saved, const Tensor& own) {
+  return own.dim() == 0 && saved.shape() == Shape{1};
+}
+
 /// The dict under the module's names.
 StateDict renamed(const StateDict& dict, const StateDict& module, const LoadOptions& options) {
   StateDict out;
@@ -137,7 +143,7 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
     const auto found = given.find(name);
     if (found == given.end()) {
       if (!may_be_missing(name, own)) report.missing.push_back(name);
-    } else if (found->second.shape() != tensor.shape()) {
+    } else if (found->second.shape() != tensor.shape() && !is_old_number(found->second, tensor)) {
       report.mismatched.push_back({name, tensor.shape(), found->second.shape()});
     } else {
       FERRITE_CHECK(is_complex(tensor.dtype()) || !is_complex(found->second.dtype()), DTypeError,
@@ -145,7 +151,7 @@ LoadReport Module::load_state_dict(const StateDict& dict, const LoadOptions& opt
                     "'{}' is {} in the module and {} in the dict, whose imaginary parts would be "
                     "lost; put its real() into the dict",
                     name, tensor.dtype(), found->second.dtype());
-      copies.emplace_back(tensor, found->second);
+      copies.emplace_back(tensor, tensor.dim() == 0 ? found->second.reshape({}) : found->second);
     }
   }
   for (const auto& [name, tensor] : given)

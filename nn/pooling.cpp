@@ -79,36 +79,54 @@ std::string AvgPoolNd<N>::extra_repr() const {
 
 // ---- Adaptive ones
 
+/// Where a size is not given, that of the input, if it has that dimension: the function checks.
+template <AdaptivePool kind, int N>
+SizeOf<N> AdaptivePoolNd<kind, N>::output_size(const Tensor& input) const {
+  const auto size = [&](int d) {
+    const bool has = input.defined() && input.dim() >= N;
+    return output_size_.sizes[static_cast<std::size_t>(d)].value_or(has ? input.size(d - N) : 1);
+  };
+  if constexpr (N == 1)
+    return size(0);
+  else if constexpr (N == 2)
+    return {size(0), size(1)};
+  else
+    return {size(0), size(1), size(2)};
+}
+
 template <AdaptivePool kind, int N>
 Tensor AdaptivePoolNd<kind, N>::forward(const Tensor& input) {
   if constexpr (kind == AdaptivePool::avg && N == 1)
-    return adaptive_avg_pool1d(input, output_size_);
+    return adaptive_avg_pool1d(input, output_size(input));
   else if constexpr (kind == AdaptivePool::avg && N == 2)
-    return adaptive_avg_pool2d(input, output_size_);
+    return adaptive_avg_pool2d(input, output_size(input));
   else if constexpr (kind == AdaptivePool::avg)
-    return adaptive_avg_pool3d(input, output_size_);
+    return adaptive_avg_pool3d(input, output_size(input));
   else if constexpr (N == 1)
-    return adaptive_max_pool1d(input, output_size_);
+    return adaptive_max_pool1d(input, output_size(input));
   else if constexpr (N == 2)
-    return adaptive_max_pool2d(input, output_size_);
+    return adaptive_max_pool2d(input, output_size(input));
   else
-    return adaptive_max_pool3d(input, output_size_);
+    return adaptive_max_pool3d(input, output_size(input));
 }
 
 template <AdaptivePool kind, int N>
 std::pair<Tensor, Tensor> AdaptivePoolNd<kind, N>::forward_with_indices(
     const Tensor& input) requires(kind == AdaptivePool::max) {
   if constexpr (N == 1)
-    return adaptive_max_pool1d_with_indices(input, output_size_);
+    return adaptive_max_pool1d_with_indices(input, output_size(input));
   else if constexpr (N == 2)
-    return adaptive_max_pool2d_with_indices(input, output_size_);
+    return adaptive_max_pool2d_with_indices(input, output_size(input));
   else
-    return adaptive_max_pool3d_with_indices(input, output_size_);
+    return adaptive_max_pool3d_with_indices(input, output_size(input));
 }
 
 template <AdaptivePool kind, int N>
 std::string AdaptivePoolNd<kind, N>::extra_repr() const {
-  return "output_size=" + (N == 1 ? repr_short(output_size_) : repr_sizes(output_size_));
+  std::string sizes;
+  for (const auto& size : output_size_.sizes)
+    sizes += (sizes.empty() ? "" : ", ") + (size ? fmt::format("{}", *size) : "None");
+  return "output_size=" + (N == 1 ? sizes : "(" + sizes + ")");
 }
 
 // ---- Power means

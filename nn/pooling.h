@@ -2,6 +2,8 @@
 // in ops/pool.h and ops/fractional_pool.h.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -71,11 +73,28 @@ class AvgPoolNd : public Module {
 /// Whether an adaptive pooling takes the mean or the maximum.
 enum class AdaptivePool : std::uint8_t { avg, max };
 
+/// The size of an adaptive pooling's result, one for all dimensions or one for each. None,
+/// std::nullopt, keeps the size of the input: `AdaptiveAvgPool2d({None, 3})`.
+template <int N>
+struct AdaptiveSize {
+  using Size = std::optional<std::int64_t>;
+  AdaptiveSize(std::int64_t all) { sizes.fill(all); }
+  AdaptiveSize(std::nullopt_t) {}
+  AdaptiveSize(const SizeOf<N>& each) requires(N > 1) {
+    std::ranges::copy(ops::sizes_of(each), sizes.begin());
+  }
+  AdaptiveSize(Size height, Size width) requires(N == 2) : sizes{height, width} {}
+  AdaptiveSize(Size depth, Size height, Size width) requires(N == 3)
+      : sizes{depth, height, width} {}
+
+  std::array<Size, N> sizes;  ///< the outermost dimension first
+};
+
 /// The common base of the adaptive poolings in N dimensions.
 template <AdaptivePool kind, int N>
 class AdaptivePoolNd : public Module {
  public:
-  explicit AdaptivePoolNd(SizeOf<N> output_size) : output_size_(output_size) {}
+  explicit AdaptivePoolNd(AdaptiveSize<N> output_size) : output_size_(output_size) {}
   Tensor forward(const Tensor& input) override;
   /// PyTorch's return_indices.
   std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input) requires(kind ==
@@ -83,7 +102,9 @@ class AdaptivePoolNd : public Module {
   std::string extra_repr() const override;
 
  private:
-  SizeOf<N> output_size_;
+  SizeOf<N> output_size(const Tensor& input) const;
+
+  AdaptiveSize<N> output_size_;
 };
 
 /// The common base of LPPool1d to LPPool3d.

@@ -392,6 +392,18 @@ void GRU::step(const Tensor& projected, const RNNWeights& w, States& s) const {
 
 // ---- Cells
 
+namespace {
+
+/// The input or a state of one sample as that of a batch.
+Tensor batched(const Tensor& t) { return t.dim() == 1 ? t.unsqueeze(0) : t; }
+
+/// What the steps made of batched(input), without the batch if `input` has none.
+Tensor as_input(const Tensor& next, const Tensor& input) {
+  return input.dim() == 1 ? next.squeeze(0) : next;
+}
+
+}  // namespace
+
 RNNCellBase::RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden_size,
                          const RNNCellOptions& options)
     : weight_ih(empty({gates * hidden_size, input_size})),
@@ -412,13 +424,15 @@ RNNCellBase::RNNCellBase(int gates, std::int64_t input_size, std::int64_t hidden
 void RNNCellBase::reset_parameters() { draw(parameters(), weight_hh.size(1)); }
 
 void RNNCellBase::check_input(const Tensor& input) const {
-  FERRITE_CHECK(input.defined() && input.dim() == 2 && input.size(1) == weight_ih.size(1),
-                ShapeError, name(), "expected [N, {}], got {}", weight_ih.size(1),
-                input.describe());
+  FERRITE_CHECK(input.defined() && (input.dim() == 1 || input.dim() == 2) &&
+                    input.size(-1) == weight_ih.size(1),
+                ShapeError, name(), "expected [N, {}] or [{}], got {}", weight_ih.size(1),
+                weight_ih.size(1), input.describe());
 }
 
 Tensor RNNCellBase::checked_state(const Tensor& state, const Tensor& input) const {
-  const Shape shape{input.size(0), weight_hh.size(1)};
+  const std::int64_t width = weight_hh.size(1);
+  const Shape shape = input.dim() == 1 ? Shape{width} : Shape{input.size(0), width};
   if (!state.defined()) return zeros(shape, {.dtype = input.dtype(), .device = input.device()});
   FERRITE_CHECK(state.shape() == shape, ShapeError, name(), "expected a state of shape {}, got {}",
                 shape, state.describe());
@@ -444,8 +458,9 @@ RNNCell::RNNCell(std::int64_t input_size, std::int64_t hidden_size, RNNCellOptio
 
 Tensor RNNCell::forward(const Tensor& input, const Tensor& h) {
   check_input(input);
-  return rnn_step(project_with_both(input, weights()), weights(), checked_state(h, input),
-                  nonlinearity_);
+  const Tensor next = rnn_step(project_with_both(batched(input), weights()), weights(),
+                               batched(checked_state(h, input)), nonlinearity_);
+  return as_input(next, input);
 }
 
 std::string RNNCell::extra_repr() const {
@@ -458,10 +473,10 @@ LSTMCell::LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RNNC
 
 LSTMState LSTMCell::forward(const Tensor& input, const LSTMState& state) {
   check_input(input);
-  const ferrite::detail::LstmStates next =
-      ferrite::detail::lstm_step(project_with_both(input, weights()), weight_hh,
-                                 {checked_state(state.h, input), checked_state(state.c, input)});
-  return {next.h, next.c};
+  const ferrite::detail::LstmStates next = ferrite::detail::lstm_step(
+      project_with_both(batched(input), weights()), weight_hh,
+      {batched(checked_state(state.h, input)), batched(checked_state(state.c, input))});
+  return {as_input(next.h, input), as_input(next.c, input)};
 }
 
 GRUCell::GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options)
@@ -469,7 +484,9 @@ GRUCell::GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCel
 
 Tensor GRUCell::forward(const Tensor& input, const Tensor& h) {
   check_input(input);
-  return gru_step(gru_project(input, weights()), weights(), checked_state(h, input));
+  const Tensor next =
+      gru_step(gru_project(batched(input), weights()), weights(), batched(checked_state(h, input)));
+  return as_input(next, input);
 }
 
 }  // namespace ferrite::nn

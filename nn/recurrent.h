@@ -345,7 +345,8 @@ class RNNCellBase : public Module {
   Tensor checked_state(const Tensor& state, const Tensor& input) const;
 };
 
-/// One step of RNN: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size].
+/// One step of RNN: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size], or both
+/// without N.
 ///
 ///   nn::RNNCell cell(8, 16);
 ///   Tensor h = cell(randn({4, 8}));  // [4, 16], from a state of zeros
@@ -366,7 +367,7 @@ class RNNCell : public Cloneable<RNNCell, RNNCellBase> {
 };
 
 /// One step of LSTM: `auto [h, c] = cell(x, {h, c})`, with x [N, input_size], h and c
-/// [N, hidden_size]. Called through Module it returns only the new h.
+/// [N, hidden_size], or all without N. Called through Module it returns only the new h.
 ///
 ///   nn::LSTMCell cell(8, 16);
 ///   nn::LSTMState state;  // undefined: zeros
@@ -390,7 +391,8 @@ class LSTMCell : public Cloneable<LSTMCell, RNNCellBase> {
   }
 };
 
-/// One step of GRU: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size].
+/// One step of GRU: `h = cell(x, h)`, with x [N, input_size] and h [N, hidden_size], or both
+/// without N.
 class GRUCell : public Cloneable<GRUCell, RNNCellBase> {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});

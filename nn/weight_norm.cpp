@@ -44,13 +44,24 @@ Tensor norm_except(const Tensor& v, std::optional<int> dim) {
 /// In float32 at least: of 16-bit numbers, the gradients of quotients by short lengths overflow.
 Tensor widened(const Tensor& t) { return itemsize(t.dtype()) < 4 ? t.to(kFloat32) : t; }
 
-/// [size of `dim`, the rest].
+/// [size of `dim`, the rest], with the columns in the order in which PyTorch saves v.
 Tensor as_matrix(const Tensor& weight, int dim) {
-  const Tensor front = dim == 0 ? weight : weight.transpose(0, dim);
-  return front.reshape({front.size(0), -1});
+  return movedim(weight, dim, 0).reshape({weight.size(dim), -1});
 }
 
 Tensor normalized(const Tensor& x, double eps) { return x / clamp(norm(x), eps); }
+
+/// PyTorch's number of steps from random vectors: the first weights then have a norm near 1.
+constexpr int kFirstIterations = 15;
+
+/// Brings `u` and `v` closer to the first singular vectors of `rows`, in place.
+void iterate(const Tensor& rows, Tensor& u, Tensor& v, int iterations, double eps) {
+  NoGradGuard off_the_tape;
+  for (int i = 0; i < iterations; ++i) {
+    v.copy_(normalized(mv(rows.transpose(0, 1), u), eps));
+    u.copy_(normalized(mv(rows, v), eps));
+  }
+}
 
 bool is_transposed_conv(const Module& module) {
   return dynamic_cast<const ConvTransposeNd<1>*>(&module) ||
@@ -66,6 +77,7 @@ thread_local bool without_iterations = false;
 
 void detail::weight_norm(Module& module, const std::string& name, std::optional<int> dim) {
   const Tensor weight = own_parameter(module, "weight_norm", name);
+  if (dim == -1) dim.reset();  // PyTorch's other name of None, not the last dimension
   if (dim) dim = wrapped_dim(weight, "weight_norm", *dim);
   const std::string g = name + "_g", v = name + "_v";
   NoGradGuard guard;
@@ -99,20 +111,17 @@ void detail::spectral_norm(Module& module, const SpectralNormOptions& options) {
         options.eps);
   };
   module.add_parameter(orig, weight);
-  module.add_buffer(u, direction(matrix.size(0)));
-  module.add_buffer(v, direction(matrix.size(1)));
+  Tensor left = direction(matrix.size(0)), right = direction(matrix.size(1));
+  iterate(matrix, left, right, kFirstIterations, options.eps);
+  module.add_buffer(u, left);
+  module.add_buffer(v, right);
   module.compute_before_forward(name, [=](Module& m) {
     const Tensor w = m.get_parameter(orig);
     const Tensor rows = as_matrix(w, dim);
     Tensor left = m.get_buffer(u), right = m.get_buffer(v);
     // A checkpoint that runs the layer again must compute with the same weight.
-    if (m.is_training() && !without_iterations && !autograd::is_recomputing()) {
-      NoGradGuard off_the_tape;
-      for (int i = 0; i < options.n_power_iterations; ++i) {
-        right.copy_(normalized(mv(rows.transpose(0, 1), left), options.eps));
-        left.copy_(normalized(mv(rows, right), options.eps));
-      }
-    }
+    if (m.is_training() && !without_iterations && !autograd::is_recomputing())
+      iterate(rows, left, right, options.n_power_iterations, options.eps);
     // Later calls change the buffers; this one's gradient needs them as they are.
     return w / dot(left.clone(), mv(rows, right.clone()));
   });

@@ -32,9 +32,10 @@ void spectral_norm(Module& module, const SpectralNormOptions& options);
 }  // namespace detail
 
 /// Computes the parameter `name` as weight_g * weight_v / |weight_v| from the parameters
-/// "weight_g", a length for each index of dimension `dim` (one for all without `dim`), and
-/// "weight_v" (Salimans and Kingma, "Weight Normalization", 2016). ValueError if the module has no
-/// such parameter; IndexError for a dimension that it does not have. Returns the module.
+/// "weight_g", a length for each index of dimension `dim` (one for all without `dim`, or with -1,
+/// as in PyTorch), and "weight_v" (Salimans and Kingma, "Weight Normalization", 2016). ValueError
+/// if the module has no such parameter; IndexError for a dimension that it does not have. Returns
+/// the module.
 template <std::derived_from<Module> M>
 M& weight_norm(M& module, const std::string& name = "weight", std::optional<int> dim = 0) {
   detail::weight_norm(module, name, dim);
@@ -50,8 +51,8 @@ void remove_weight_norm(Module& module, const std::string& name = "weight");
 
 /// Computes the parameter as weight_orig / sigma, where sigma estimates the largest singular value
 /// of weight_orig as a matrix, by power iteration on the buffers "weight_u" and "weight_v" (Miyato
-/// et al., "Spectral Normalization for Generative Adversarial Networks", 2018). Errors as
-/// weight_norm's. Returns the module.
+/// et al., "Spectral Normalization for Generative Adversarial Networks", 2018), which begins with
+/// 15 iterations. Errors as weight_norm's. Returns the module.
 template <std::derived_from<Module> M>
 M& spectral_norm(M& module, const SpectralNormOptions& options = {}) {
   detail::spectral_norm(module, options);

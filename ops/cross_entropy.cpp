@@ -59,8 +59,13 @@ void check_weight(const Tensor& weight, const Tensor& input, std::int64_t classe
   FERRITE_CHECK(weight.shape() == Shape({classes}) && is_floating(weight.dtype()), ShapeError, op,
                 "expected one floating weight for each of {} classes, got {}", classes,
                 weight.describe());
-  FERRITE_CHECK(!weight.requires_grad() || !grad_enabled(), AutogradError, op,
-                "there is no gradient of class weights; use weight.detach()");
+}
+
+/// The fused kernels compute none.
+void check_no_weight_gradient(const Tensor& weight, const char* op) {
+  FERRITE_CHECK(!weight.defined() || !weight.requires_grad() || !grad_enabled(), AutogradError, op,
+                "there is no gradient of class weights for targets of class indices; use "
+                "weight.detach()");
 }
 
 /// The gradient of the logits by differentiable ops, for create_graph.
@@ -264,11 +269,16 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target,
     FERRITE_CHECK(target.shape() == input.shape(), ShapeError, "cross_entropy",
                   "a target of class probabilities has the input's shape: expected {}, got {}",
                   input.shape(), target.describe());
+    FERRITE_CHECK(options.ignore_index < 0, ValueError, "cross_entropy",
+                  "ignore_index is not supported for a floating target, got {} with target {}; set "
+                  "those probabilities to 0",
+                  options.ignore_index, target.describe());
     return of_probabilities(input, target, options);
   }
   FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "cross_entropy",
                 "target must hold int64 classes or floating probabilities, got {}",
                 target.describe());
+  check_no_weight_gradient(options.weight, "cross_entropy");
   return of_indices(
       {"cross_entropy", options.ignore_index, options.reduction, options.label_smoothing, false},
       input, target, options.weight);
@@ -283,6 +293,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions&
   FERRITE_CHECK(is_integral(target.dtype()), DTypeError, "nll_loss",
                 "target must hold int64 classes, got {}", target.describe());
   check_weight(options.weight, input, input.shape()[input.dim() == 1 ? 0 : 1], "nll_loss");
+  check_no_weight_gradient(options.weight, "nll_loss");
   return of_indices({"nll_loss", options.ignore_index, options.reduction, 0, true}, input, target,
                     options.weight);
 }

@@ -1,9 +1,11 @@
 #include "ferrite/ops/embedding_bag.h"
 
 #include <limits>
+#include <string>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/profiler/range.h"
+#include "ferrite/core/tracing.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/concat.h"
@@ -70,6 +72,27 @@ Tensor reduce_runs(const Tensor& x, const Tensor& counts, const Tensor& first, B
   return total / clamp_min(sizes, 1).unsqueeze(1).to(x.dtype());
 }
 
+/// Of offsets that decrease, sums would silently be those of other bags. On devices other than the
+/// host this waits for the values, so there it is done only for the maximum, which waits as well.
+void check_offsets(const Tensor& offsets, std::int64_t n, const EmbeddingBagOptions& o) {
+  FERRITE_CHECK(offsets.numel() > 0 || !o.include_last_offset, ValueError, kBag,
+                "offsets: expected the end of the last bag with include_last_offset, got none");
+  if (tracing::on() || (o.mode != BagMode::max && !offsets.device().is_host())) return;
+  std::int64_t last = 0, position = 0;
+  for (const std::int64_t offset : offsets.to_vector<std::int64_t>()) {
+    FERRITE_CHECK(offset >= last && offset <= n && (position > 0 || offset == 0), ValueError, kBag,
+                  "offsets: expected 0, then numbers that do not decrease, up to the {} indices; "
+                  "got {} at position {}{}",
+                  n, offset, position,
+                  position > 0 ? ", after " + std::to_string(last) : std::string());
+    last = offset, ++position;
+  }
+  FERRITE_CHECK(!o.include_last_offset || last == n, ValueError, kBag,
+                "offsets: expected {}, the number of indices, as the last with "
+                "include_last_offset, got {}",
+                n, last);
+}
+
 }  // namespace
 
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets,
@@ -98,7 +121,12 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
   return ops::renamed(kBag, [&] {
     const std::int64_t rows = weight.size(0);
     Tensor flat = ops::checked_index(indices, weight, kBag);
-    Tensor counts;
+    Tensor counts, first;
+    if (!in_rows) {
+      first = ops::checked_index(offsets, weight, kBag);
+      check_offsets(first, flat.numel(), o);
+      if (o.include_last_offset) first = first.slice(0, 0, first.size(0) - 1);
+    }
     if (o.padding_idx) {
       FERRITE_CHECK(*o.padding_idx >= -rows && *o.padding_idx < rows, ValueError, kBag,
                     "padding_idx {} is outside of {} embeddings", *o.padding_idx, rows);
@@ -117,8 +145,6 @@ Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& 
       return (o.padding_idx ? where(counts.unsqueeze(-1), x, 0) : x) * factors.unsqueeze(-1);
     };
     if (in_rows) return reduce_rows(scaled(look_up(flat)), counts, o.mode);
-    Tensor first = ops::checked_index(offsets, weight, kBag);
-    if (o.include_last_offset) first = first.slice(0, 0, first.size(0) - 1);
     if (first.size(0) == 0)
       return zeros({0, weight.size(1)}, {.dtype = weight.dtype(), .device = weight.device()});
     if (o.mode == BagMode::max) {

@@ -35,7 +35,9 @@ struct EmbeddingBagOptions {
 /// (DTypeError), reduced bag by bag: [bags, width]. Bags are the rows of `indices` [bags, n], or
 /// `indices` [n] from each of the `offsets` [bags] on to the next. Empty bags are 0. With offsets,
 /// `max` waits for the device. ShapeError for others; IndexError of rows and errors of `max_norm`
-/// as of embedding().
+/// as of embedding(). Offsets begin with 0, do not decrease, and are at most n; with
+/// include_last_offset the last is n. Others are a ValueError on the host, and with `max`; on other
+/// devices those outside 0 to n are an IndexError at the next synchronization.
 Tensor embedding_bag(const Tensor& indices, const Tensor& weight, const Tensor& offsets = {},
                      const EmbeddingBagOptions& options = {});
 

@@ -38,8 +38,10 @@ struct detail::ChoiceNames<Reduction> {
 
 /// The options of cross_entropy() and nn::CrossEntropyLoss.
 struct CrossEntropyOptions {
-  /// [C], floating (ShapeError): one factor per class. It gets no gradient (AutogradError).
+  /// [C], floating (ShapeError): one factor per class. It gets a gradient with a target of class
+  /// probabilities only; with class indices, one that requires it is an AutogradError.
   Tensor weight = {};
+  /// A class index that does not count. ValueError if it is 0 or more with class probabilities.
   std::int64_t ignore_index = -100;
   Choice<Reduction> reduction = Reduction::mean;
   double label_smoothing = 0;  ///< the share of the target spread over all classes; in [0, 1]

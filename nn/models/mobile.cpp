@@ -9,19 +9,12 @@
 #include "ferrite/nn/init.h"
 #include "ferrite/nn/linear.h"
 #include "ferrite/nn/norm.h"
-#include "ferrite/ops/activation.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
 
 namespace ferrite::nn {
 
 namespace {
-
-class Relu6 : public Cloneable<Relu6> {
- public:
-  Tensor forward(const Tensor& input) override { return relu6(input); }
-  std::string name() const override { return "ReLU6"; }
-};
 
 template <class Options>
 const Options& checked_scale(const Options& o, const char* op) {
@@ -62,8 +55,8 @@ class InvertedResidual : public Cloneable<InvertedResidual> {
   InvertedResidual(std::int64_t in, std::int64_t out, std::int64_t stride, std::int64_t expansion)
       : adds_input_(stride == 1 && in == out) {
     const std::int64_t hidden = in * expansion;
-    if (expansion != 1) conv.push_back(conv_norm<Relu6>(in, hidden, 1));
-    conv.push_back(conv_norm<Relu6>(hidden, hidden, 3, stride, hidden));
+    if (expansion != 1) conv.push_back(conv_norm<ReLU6>(in, hidden, 1));
+    conv.push_back(conv_norm<ReLU6>(hidden, hidden, 3, stride, hidden));
     conv.push_back(Conv2d(hidden, out, 1, {.bias = false}));
     conv.push_back(BatchNorm2d(out));
     register_module("conv", conv);
@@ -138,14 +131,14 @@ MobileNetV2::MobileNetV2(const MobileNetV2Options& o) {
                                              {6, 3, 2, 160, 3},
                                              {6, 3, 1, 320, 1}}};
   std::int64_t in = multiple_of_8(32 * o.width_mult);
-  features.push_back(conv_norm<Relu6>(o.in_channels, in, 3, 2));
+  features.push_back(conv_norm<ReLU6>(o.in_channels, in, 3, 2));
   for (const Stage& s : kStages) {
     const std::int64_t out = multiple_of_8(static_cast<double>(s.out) * o.width_mult);
     for (std::int64_t i = 0; i < s.layers; ++i, in = out)
       features.push_back(InvertedResidual(in, out, i == 0 ? s.stride : 1, s.expansion));
   }
   const std::int64_t last = multiple_of_8(1280 * std::max(1.0, o.width_mult));
-  features.push_back(conv_norm<Relu6>(in, last, 1));
+  features.push_back(conv_norm<ReLU6>(in, last, 1));
   classifier.push_back(Dropout(o.dropout));
   Linear& linear = classifier.push_back(Linear(last, o.classes));
   register_module("features", features);

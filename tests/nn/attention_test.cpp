@@ -14,6 +14,7 @@
 #include "ferrite/ops/loss.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/softmax.h"
+#include "ferrite/ops/unary.h"
 #include "ferrite/optim/adam.h"
 #include "ferrite/tests/nn/layer_table.h"
 #include "ferrite/tests/support/close.h"
@@ -117,6 +118,28 @@ TEST_CASE("MultiheadAttention under autocast") {
   check_close(y, full, 0.03, 0.03);
   y.sum().backward();
   for (const Tensor& p : attention.parameters()) CHECK(p.grad().dtype() == kFloat32);
+}
+
+TEST_CASE("MultiheadAttention of 16-bit types: finite masks stay finite") {
+  for (const DType dtype : {kFloat16, kBFloat16}) {
+    CAPTURE(dtype);
+    nn::MultiheadAttention attention(8, 2);
+    attention.to(dtype);
+    const Tensor x = test::make_values({3, 2, 8}, kFloat32, {}).to(dtype);
+    // In PyTorch's float32 the shares of a row of -1e9 are equal; -inf would make them NaN.
+    const Tensor mask = full({3, 3}, -1e9), padding = full({2, 3}, -1e9);
+    for (const bool both : {false, true}) {
+      const auto [output, weights] =
+          attention(x, x, x, {.key_padding_mask = both ? padding : Tensor(), .attn_mask = mask});
+      CHECK(output.dtype() == dtype);
+      check_close(weights.to(kFloat32), full({2, 3, 3}, 1.0 / 3), 0.02, 0.02);
+      CHECK(isfinite(output).all().item<bool>());
+    }
+    const Tensor never = full({3, 3}, -INFINITY);
+    never.select(1, 0).fill_(0);
+    check_close(attention(x, x, x, {.attn_mask = never}).weights.to(kFloat32).select(2, 0),
+                ones({2, 3}), 0);
+  }
 }
 
 TEST_CASE("MultiheadAttention rejects wrong shapes and dtypes") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <concepts>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -153,6 +154,87 @@ TEST_CASE("elements of a list are found beside tensors that were added to it") {
   CHECK_THROWS_AS(moved[2], IndexError);
 }
 
+TEST_CASE("lists agree with their registry") {
+  nn::Sequential net(nn::Linear(2, 2));
+  net.register_module("1", nn::Linear(2, 3));
+  CHECK(net.size() == 2);
+  CHECK(std::distance(net.begin(), net.end()) == 2);
+  CHECK(net(ones({1, 2})).shape() == Shape{1, 3});
+  net.push_back(nn::ReLU());
+  CHECK(names_of(net) == Names{"0", "1", "2"});
+  CHECK(net.unregister_module("1")->name() == "Linear");
+  CHECK(net.size() == 2);
+  CHECK(net[1].name() == "ReLU");
+  CHECK_THROWS_AS(net[2], IndexError);
+  net.push_back(nn::Tanh());  // "2" is taken
+  CHECK(names_of(net) == Names{"0", "2", "3"});
+  CHECK(net[2].name() == "Tanh");
+
+  nn::ParameterList list({ones({1}), ones({2})});
+  list.add_parameter("2", ones({3}));
+  CHECK(list.size() == 3);
+  list.unregister_tensor("0");
+  CHECK(list.size() == 2);
+  CHECK(list[1].shape() == Shape{3});
+  list.append(ones({4}));
+  CHECK(list[-1].shape() == Shape{4});
+}
+
+TEST_CASE("lists: negative indices, insert, pop, extend") {
+  nn::Sequential net(nn::Linear(4, 3), nn::ReLU(), nn::Linear(3, 2));
+  CHECK(net[-1].as<nn::Linear>().weight.shape() == Shape{2, 3});
+  CHECK(&net[-3] == &net[0]);
+  CHECK_THROWS_WITH_AS(net[-4], doctest::Contains("Sequential has 3 modules, got index -4"),
+                       IndexError);
+  CHECK_THROWS_WITH_AS(net[3], doctest::Contains("got index 3"), IndexError);
+
+  nn::Dropout& dropout = net.insert(1, nn::Dropout(0.25));
+  CHECK(&net[1] == &dropout);
+  net.insert(-1, std::make_unique<nn::Tanh>());
+  net.insert(5, nn::Sigmoid());
+  const auto types = [](const nn::ModuleContainer& list) {
+    Names all;
+    for (nn::Module& module : list) all.push_back(module.name());
+    return all;
+  };
+  CHECK(types(net) == Names{"Linear", "Dropout", "ReLU", "Tanh", "Linear", "Sigmoid"});
+  CHECK(names_of(net) == Names{"0", "1", "2", "3", "4", "5"});
+  CHECK(net(ones({1, 4})).shape() == Shape{1, 2});
+  CHECK_THROWS_WITH_AS(net.insert(7, nn::ReLU()), doctest::Contains("at -6 to 6, got index 7"),
+                       IndexError);
+  CHECK(net.size() == 6);
+
+  CHECK(net.pop()->name() == "Sigmoid");
+  CHECK(net.pop(1)->name() == "Dropout");
+  net.erase(-2);
+  CHECK(types(net) == Names{"Linear", "ReLU", "Linear"});
+  CHECK(net.state_dict().contains("2.weight"));
+  CHECK_THROWS_AS(net.pop(3), IndexError);
+  CHECK_THROWS_AS(nn::ModuleList().pop(), IndexError);
+
+  nn::ModuleList list{nn::ReLU()};
+  list.extend(net).extend(nn::ModuleList(nn::Tanh()));
+  CHECK(types(list) == Names{"ReLU", "Linear", "ReLU", "Linear", "Tanh"});
+  CHECK(names_of(list) == Names{"0", "1", "2", "3", "4"});
+  CHECK(!list[1].as<nn::Linear>().weight.shares_storage(net[0].as<nn::Linear>().weight));
+  CHECK(net.size() == 3);
+  list.extend(list);
+  CHECK(list.size() == 10);
+
+  // Beside tensors.
+  nn::ModuleList mixed{nn::ReLU()};
+  mixed.add_buffer("steps", zeros({}));
+  mixed.insert(0, nn::Tanh());
+  CHECK(types(mixed) == Names{"Tanh", "ReLU"});
+  CHECK(mixed.get_buffer("steps").dim() == 0);
+
+  nn::ParameterList scales({ones({1})});
+  scales.extend({ones({2}), ones({3})});
+  CHECK(scales[-1].shape() == Shape{3});
+  CHECK_THROWS_WITH_AS(
+      scales[-4], doctest::Contains("ParameterList has 3 parameters, got index -4"), IndexError);
+}
+
 TEST_CASE("functions are layers with their other arguments") {
   nn::Sequential net(nn::Functional([](const Tensor& x) { return x - 1; }),
                      nn::Functional([](const Tensor& x, double factor) { return x * factor; }, 3));
@@ -179,6 +261,13 @@ TEST_CASE("embeddings of given rows") {
   CHECK(frozen.parameters().size() == 1);
   CHECK(nn::Embedding::from_pretrained(rows, false).num_trainable_parameters() == 4);
   CHECK_THROWS_AS(nn::Embedding::from_pretrained(zeros({2})), ShapeError);
+
+  nn::EmbeddingBag bags = nn::EmbeddingBag::from_pretrained(rows, true, {.mode = BagMode::sum});
+  CHECK(bags(tensor({{0, 1}})).to_vector<float>() == std::vector<float>{4, 6});
+  CHECK(bags.num_trainable_parameters() == 0);
+  CHECK(bags.weight.shares_storage(rows));
+  CHECK(nn::EmbeddingBag::from_pretrained(rows, false).num_trainable_parameters() == 4);
+  CHECK_THROWS_AS(nn::EmbeddingBag::from_pretrained(Tensor()), ShapeError);
 }
 
 TEST_CASE("ModuleDict, ParameterList and ParameterDict") {

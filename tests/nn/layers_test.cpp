@@ -100,7 +100,7 @@ TEST_CASE("normalisation") {
   check("batch_norm2d", nn::BatchNorm2d(3));
   check("batch_norm2d_cumulative", nn::BatchNorm2d(3, {.momentum = {}}));
   nn::BatchNorm2d cumulative(1, {.momentum = {}});
-  cumulative(ramp({2, 1, 2, 2}, 1));
+  cumulative(ramp({2, 1, 2, 2}, 1).to(kFloat32));
   const Tensor mean = cumulative.running_mean.clone(), var = cumulative.running_var.clone();
   cumulative(empty({0, 1, 2, 2}));  // a batch without values changes nothing
   check_close(cumulative.running_mean, mean, 0, 0);
@@ -144,6 +144,37 @@ TEST_CASE("pooling and activations") {
   dropout.eval();
   check("dropout_eval", dropout);
   CHECK_THROWS_AS(nn::Dropout(1.5), ValueError);
+}
+
+TEST_CASE("adaptive poolings keep the sizes that are not given") {
+  const Tensor image = rand({1, 2, 4, 7}), volume = rand({2, 3, 4, 5});
+  nn::AdaptiveAvgPool2d pool({None, 3});
+  check_close(pool(image), adaptive_avg_pool2d(image, {4, 3}), 0);
+  CHECK(pool.extra_repr() == "output_size=(None, 3)");
+  CHECK(nn::AdaptiveAvgPool2d({2, std::nullopt})(image).shape() == Shape{1, 2, 2, 7});
+  CHECK(nn::AdaptiveMaxPool2d({std::nullopt, 1}).forward_with_indices(image).second.shape() ==
+        Shape{1, 2, 4, 1});
+  CHECK(nn::AdaptiveMaxPool3d({2, std::nullopt, 1})(volume).shape() == Shape{2, 2, 4, 1});
+  CHECK(nn::AdaptiveAvgPool1d(std::nullopt)(image[0]).shape() == Shape{2, 4, 7});
+  CHECK(nn::AdaptiveAvgPool2d(Pair(2, 1)).extra_repr() == "output_size=(2, 1)");
+  CHECK(nn::AdaptiveAvgPool1d(5).extra_repr() == "output_size=5");
+  CHECK_THROWS_AS(pool(ones({3})), ShapeError);
+}
+
+TEST_CASE("transposed convolutions to a given size") {
+  nn::ConvTranspose2d up(1, 1, 3, {.stride = 2, .padding = 1, .bias = false});
+  up.weight.detach().fill_(1);
+  const Tensor x = from_vector<float>({1, 2, 3, 4}, {1, 1, 2, 2});
+  const Tensor higher = up(x, Shape{4, 3});
+  CHECK(higher.shape() == Shape{1, 1, 4, 3});
+  check_close(higher, {1, 3, 2, 4, 10, 6, 3, 7, 4, 3, 7, 4});
+  check_close(up(x, Shape{1, 1, 4, 4}), {1, 3, 2, 2, 4, 10, 6, 6, 3, 7, 4, 4, 3, 7, 4, 4});
+  check_close(up(x, Shape{3, 3}), up(x), 0);
+  CHECK(up(x[0], Shape{1, 4, 3}).shape() == Shape{1, 4, 3});
+  CHECK_THROWS_WITH_AS(up(x, Shape{5, 3}), doctest::Contains("from [3, 3] to [4, 4]"), ValueError);
+  CHECK_THROWS_AS(up(x, Shape{2, 3}), ValueError);
+  CHECK_THROWS_AS(up(x, Shape{4}), ValueError);
+  CHECK(nn::ConvTranspose1d(1, 1, 2, {.stride = 2})(ones({1, 3}), Shape{7}).shape() == Shape{1, 7});
 }
 
 TEST_CASE("whole channels are dropped, only in training") {

@@ -243,6 +243,12 @@ TEST_CASE("every network of the registry trains on small images, and has torchvi
   }
 }
 
+TEST_CASE("the activations of MobileNetV2 are the public layers") {
+  const nn::MobileNetV2 net({.classes = 2, .width_mult = 0.25});
+  CHECK(net.get<nn::ReLU6>("features.0.2").str() == "ReLU6()");
+  CHECK(net.modules<nn::ReLU6>().size() == 35);
+}
+
 TEST_CASE("stochastic depth drops samples as a whole, in training only") {
   manual_seed(3);
   nn::StochasticDepth depth(0.25);

@@ -15,6 +15,8 @@
 #include "ferrite/nn/weight_norm.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/linalg.h"
+#include "ferrite/ops/matmul.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/optim/sgd.h"
 #include "ferrite/tests/support/close.h"
@@ -208,6 +210,9 @@ TEST_CASE("weight_norm learns length and direction") {
 
   auto conv = nn::utils::weight_norm(nn::Conv2d(2, 4, 3), "weight", std::nullopt);
   CHECK(conv.get_parameter("weight_g").dim() == 0);
+  const auto whole = nn::utils::weight_norm(nn::Linear(3, 2), "weight", -1);  // as None in PyTorch
+  CHECK(whole.get_parameter("weight_g").dim() == 0);
+  CHECK_THROWS_AS(nn::utils::weight_norm(nn::Linear(3, 2), "weight", 2), IndexError);
   CHECK_THROWS_WITH_AS(nn::utils::weight_norm(conv, "wait"), doctest::Contains("got 'wait'"),
                        ValueError);
   // Fused layers see it too.
@@ -255,6 +260,23 @@ TEST_CASE("spectral_norm divides by the largest singular value") {
   CHECK(outputs(nn::ConvTranspose2d(2, 5, 3)) == Shape{5});
   CHECK(outputs(nn::ConvTranspose3d(2, 5, 3)) == Shape{5});
   CHECK(outputs(nn::Conv1d(2, 5, 3)) == Shape{5});
+}
+
+TEST_CASE("spectral_norm is near 1 from the first call on, and its columns are PyTorch's") {
+  manual_seed(4);
+  nn::Linear large(64, 48, {.bias = false});
+  const auto net = nn::utils::spectral_norm(std::move(large));
+  const float largest = linalg::svdvals(net.weight.detach()).max().item<float>();
+  CHECK(largest > 0.99f);
+  CHECK(largest < 1.1f);
+
+  auto conv = nn::utils::spectral_norm(nn::Conv2d(2, 3, {4, 2}, {.bias = false}),
+                                       {.n_power_iterations = 200, .dim = 2});
+  // The rows are those of dimension 2, the columns the others in their order.
+  const Tensor rows =
+      conv.get_parameter("weight_orig").detach().permute({2, 0, 1, 3}).reshape({4, 12});
+  const Tensor v = mv(rows.t(), conv.get_buffer("weight_u"));
+  check_close(conv.get_buffer("weight_v"), v / norm(v), 1e-4, 1e-4);
 }
 
 TEST_CASE("only calls in training advance the iteration of spectral_norm") {

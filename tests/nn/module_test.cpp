@@ -187,6 +187,21 @@ TEST_CASE("load_state_dict: the count of batches of a norm may be missing") {
                        ValueError);
 }
 
+TEST_CASE("load_state_dict: a number may be saved as [1], as before PyTorch 0.4") {
+  nn::Sequential net(nn::BatchNorm1d(2));
+  net.add_parameter("scale", full({}, 2.0));
+  StateDict dict = net.state_dict();
+  dict.insert_or_assign("scale", full({1}, 5.0));
+  dict.insert_or_assign("0.num_batches_tracked", full({1}, 7, {.dtype = kInt64}));
+  CHECK(net.load_state_dict(dict).complete());
+  CHECK(net.get_parameter("scale").detach().item<float>() == 5);
+  CHECK(net.get_buffer("0.num_batches_tracked").item<int>() == 7);
+  dict.insert_or_assign("scale", ones({2}));
+  CHECK_THROWS_AS(net.load_state_dict(dict), ShapeError);
+  dict.insert_or_assign("scale", ones({1, 1}));
+  CHECK_THROWS_AS(net.load_state_dict(dict), ShapeError);
+}
+
 TEST_CASE("load_state_dict: complex values of a real tensor are an error") {
   Affine net;
   StateDict dict = net.state_dict();

@@ -232,6 +232,27 @@ TEST_CASE("LSTMCell and GRUCell agree with PyTorch, and with a step of their lay
   CHECK_THROWS_AS(gru(y, x), ShapeError);
 }
 
+TEST_CASE("cells take one sample without a batch") {
+  const Tensor x = test::make_values({1, 3}, kFloat32, {}),
+               h = test::make_values({1, 4}, kFloat32, {});
+  nn::LSTMCell lstm(3, 4);
+  const auto [h_1, c_1] = lstm(x[0], {h[0], h[0]});
+  const auto [h_2, c_2] = lstm(x, {h, h});
+  check_equal(h_1, h_2[0]);
+  check_equal(c_1, c_2[0]);
+  check_equal(lstm(x[0]).h, lstm(x).h[0]);
+  nn::GRUCell gru(3, 4);
+  check_equal(gru(x[0], h[0]), gru(x, h)[0]);
+  check_equal(gru(x[0]), gru(x)[0]);
+  nn::RNNCell rnn(3, 4);
+  check_equal(rnn(x[0], h[0]), rnn(x, h)[0]);
+  check_equal(rnn(x[0]), rnn(x)[0]);
+  CHECK_THROWS_AS(rnn(x[0], h), ShapeError);
+  CHECK_THROWS_AS(rnn(x, h[0]), ShapeError);
+  CHECK_THROWS_AS(gru(h[0]), ShapeError);
+  CHECK_THROWS_AS(gru(x.unsqueeze(0)), ShapeError);
+}
+
 TEST_CASE("recurrent layers: names, initial weights, text, clones") {
   const nn::LSTM lstm(3, 4, kDeep);
   CHECK(names(lstm) ==

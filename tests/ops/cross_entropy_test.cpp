@@ -119,6 +119,23 @@ TEST_CASE("large logits keep their digits") {
               {0, 1000, 0});
 }
 
+TEST_CASE("targets of class probabilities: class weights get a gradient, nothing is ignored") {
+  const Tensor x = from_vector<double>({0.5, -1, 2, 1, 0, -1}, {2, 3});
+  const Tensor target = from_vector<double>({0.2, 0.3, 0.5, 1, 0, 0}, {2, 3});
+  const Tensor weight = from_vector<double>({1, 2, 0.5}, {3}).set_requires_grad();
+  const Tensor loss = cross_entropy(x, target, {.weight = weight});
+  check_close(loss, {1.3804914129671977}, 1e-12);
+  loss.backward();
+  check_close(weight.grad(), {0.3779, 0.4862, 0.0603}, 0, 5e-5);
+  CHECK_THROWS_AS(cross_entropy(x, targets({0, 2}), {.weight = weight}), AutogradError);
+  CHECK_THROWS_AS(nll_loss(x, targets({0, 2}), {.weight = weight}), AutogradError);
+
+  CHECK_THROWS_WITH_AS(cross_entropy(x, target, {.ignore_index = 0}),
+                       doctest::Contains("ignore_index is not supported for a floating target"),
+                       ValueError);
+  check_equal(cross_entropy(x, target, {.ignore_index = -1}), cross_entropy(x, target));
+}
+
 TEST_CASE("ignored and missing targets") {
   const Tensor x = numbers({3, 4}, kFloat32);
   const Tensor ignored = targets({-100, -100, -100});

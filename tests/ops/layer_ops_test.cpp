@@ -255,6 +255,33 @@ TEST_CASE("options of layers' ops that are refused") {
   });
 }
 
+TEST_CASE("bags begin with 0, and end where others begin") {
+  const Tensor weight = ones({4, 2}), indices = tensor({1, 2, 3});
+  for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max}) {
+    const auto message = [&](const Tensor& offsets, bool last) {
+      return outcome([&] {
+        embedding_bag(indices, weight, offsets, {.mode = mode, .include_last_offset = last});
+      });
+    };
+    const auto refused = [&](const Tensor& offsets, const char* why, bool last = false) {
+      const std::string text = message(offsets, last);
+      CAPTURE(text);
+      CHECK(text.find("ValueError") != text.npos);
+      CHECK(text.find("offsets") != text.npos);
+      CHECK(text.find(why) != text.npos);
+    };
+    refused(tensor({1, 2}), "got 1 at position 0");
+    refused(tensor({0, 2, 1}), "got 1 at position 2, after 2");
+    refused(tensor({0, 4}), "up to the 3 indices; got 4 at position 1");
+    refused(tensor({0, -1}), "got -1");
+    refused(tensor({0, 2}), "expected 3, the number of indices", true);
+    refused(zeros({0}, kInt64), "the end of the last bag", true);
+    CHECK(embedding_bag(indices, weight, tensor({0, 3}), {.mode = mode}).shape() == Shape{2, 2});
+    CHECK(embedding_bag(indices, weight, zeros({0}, kInt64), {.mode = mode}).shape() ==
+          Shape{0, 2});
+  }
+}
+
 TEST_CASE("bags of nothing are 0, and padding does not count") {
   const Tensor weight = tensor({{1., 2.}, {3., 4.}, {-5., -6.}});
   for (const BagMode mode : {BagMode::sum, BagMode::mean, BagMode::max}) {
