@@ -152,7 +152,7 @@ Tensor bitwise_xor(const Tensor& a, Scalar b) {
 }
 Tensor bitwise_not(const Tensor& x) {
   FERRITE_CHECK(x.defined(), ValueError, "bitwise_not", "the input is undefined");
-  FERRITE_CHECK(!is_floating(x.dtype()), DTypeError, "bitwise_not",
+  FERRITE_CHECK(is_integral(x.dtype()) || x.dtype() == kBool, DTypeError, "bitwise_not",
                 "expected integers or bool, got {}", x.describe());
   // In two's complement.
   return x.dtype() == kBool ? logical_not(x) : sub(-1, x);

@@ -1,6 +1,8 @@
 #include "ferrite/ops/creation.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/record.h"
@@ -160,8 +162,31 @@ Tensor eye(std::int64_t n, const TensorOptions& options) { return eye(n, n, opti
 
 // ---- Values from C++
 
+namespace {
+
+/// ValueError unless an integer type holds all of these values. Floating types take any: as in
+/// PyTorch, values of a list beyond their range become infinite.
+void check_literals(const Tensor& host, DType dtype) {
+  if (!is_integral(dtype) || host.dtype() == dtype || host.dtype() == kBool) return;
+  if (!host.device().is_host() || host.is_complex() || host.numel() == 0) return;
+  dispatch_numeric(host.dtype(), "tensor", [&]<class T>() {
+    const std::span<const T> values(host.data<T>(), static_cast<std::size_t>(host.numel()));
+    Compute<T> least = values[0], most = values[0];
+    for (const Compute<T> v : values) {
+      if (std::isnan(static_cast<double>(v))) least = v;  // which min() keeps from then on
+      least = std::min(least, v), most = std::max(most, v);
+    }
+    if constexpr (is_floating_type<T>) most = std::floor(most);  // 255.9 is a uint8, -0.5 is none
+    ops::check_storable(least, dtype, "tensor");
+    ops::check_storable(most, dtype, "tensor");
+  });
+}
+
+}  // namespace
+
 Tensor detail::place(const Tensor& host, const TensorOptions& options) {
   Tensor out = host;
+  check_literals(host, options.dtype);
   if (host.device() != options.device || host.dtype() != options.dtype) {
     out = empty(host.shape(), {.dtype = options.dtype, .device = options.device});
     ops::transfer(out, host, false, "tensor");

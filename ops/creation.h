@@ -115,7 +115,8 @@ Tensor normal(const Tensor& mean, const Tensor& std, Generator* generator = null
 Tensor normal(const Tensor& mean, double std = 1, Generator* generator = nullptr);
 Tensor normal(double mean, const Tensor& std, Generator* generator = nullptr);
 /// 1 with probability p[i], else 0, with the shape and dtype of `p`, floating (DTypeError), whose
-/// values, in [0, 1], are not checked. Off the tape.
+/// values are in [0, 1]: ValueError on the host; on other devices they are not looked at, which
+/// would wait. Off the tape.
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 
 // In place, any strides; the members of Tensor draw from the default generator.
@@ -215,7 +216,8 @@ Tensor from_blocks(const Blocks& blocks, const TensorOptions& options) {
 Tensor tensor(Scalar value);
 Tensor tensor(Scalar value, const TensorOptions& options);
 /// tensor({1, 2, 3}) is int64, tensor({1.5, 2}) float32, tensor({true}) bool, tensor({1.0 + 2.0i})
-/// complex64, unless specified in the options.
+/// complex64, unless specified in the options. ValueError if an integer type that is specified does
+/// not hold a value.
 ///
 ///   Tensor v = tensor({1.5, 2.0, 3.0});
 ///   Tensor m = tensor({{1, 2}, {3, 4}}, {.dtype = kFloat32});

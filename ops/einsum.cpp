@@ -279,15 +279,19 @@ Tensor tensordot(T a, T b, const Shape& dims_a, const Shape& dims_b) {
         FERRITE_CHECK(dims_a.size() == dims_b.size(), ValueError, "tensordot",
                       "{} dimensions of one tensor and {} of the other", dims_a, dims_b);
         Labelled left{a, {}}, right{b, {}};
+        const auto sum_over = [](Tensor& t, int d) { t = sum(t, {d}, true, t.dtype()); };
         for (int d = 0; d < a.dim(); ++d) left.labels.push_back(d);
         for (int d = 0; d < b.dim(); ++d) right.labels.push_back(kMaxDims + d);
         const Labels kept = joined({left.labels, right.labels});
         for (int i = 0; i < dims_a.size(); ++i) {
           const int p = normalize_dim(dims_a[i], a.dim(), "tensordot"),
                     q = normalize_dim(dims_b[i], b.dim(), "tensordot");
-          FERRITE_CHECK(a.dim() > 0 && b.dim() > 0 && a.size(p) == b.size(q), ShapeError,
-                        "tensordot", "dimension {} of {} is summed with dimension {} of {}", p,
-                        a.shape(), q, b.shape());
+          FERRITE_CHECK(a.dim() > 0 && b.dim() > 0 &&
+                            (a.size(p) == b.size(q) || a.size(p) == 1 || b.size(q) == 1),
+                        ShapeError, "tensordot",
+                        "dimension {} of {} is summed with dimension {} of {}", p, a.shape(), q,
+                        b.shape());
+          if (a.size(p) != b.size(q)) a.size(p) == 1 ? sum_over(right.t, q) : sum_over(left.t, p);
           const int label = 2 * kMaxDims + i;
           left.labels[static_cast<std::size_t>(p)] = label;
           right.labels[static_cast<std::size_t>(q)] = label;

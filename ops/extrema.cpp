@@ -7,6 +7,7 @@
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/defined.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/reduced_dims.h"
@@ -37,6 +38,7 @@ Tensor extremum(ReduceOp op, const char* name, const Tensor& t, const Dims& dims
                        [&] { return extremum(op, name, t, dims, keepdim, at_nan); });
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
+  ops::check_real(t, name);
   FERRITE_CHECK(reduced.count > 0, ValueError, name, "{} has no elements to choose from",
                 t.describe());
   Tensor out = empty(reduced.result, {.dtype = t.dtype(), .device = t.device()});

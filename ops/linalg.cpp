@@ -224,8 +224,9 @@ Tensor det(T x) {
       [&] {
         check_matrix(x, "linalg_det", true);
         Tensor out = no_grad([&] {
-          const auto [sign, log] = linalg::slogdet(x);
-          return sign * exp(log);
+          // exp() enlarges the rounding of a float32; the host computes in float64 anyway.
+          const auto [sign, log] = linalg::slogdet(x.device().is_cpu() ? x.to(kFloat64) : x);
+          return (sign * exp(log)).to(x.dtype());
         });
         if (recording(x))
           record(out, "linalg_det", {x}, [x = Saved(x)](T grad, Needs) {
@@ -417,10 +418,6 @@ double default_tolerance(T x) {
 
 /// [..., 1]: the largest of the singular values.
 Tensor largest(T s) { return s.size(-1) > 0 ? s.narrow(-1, 0, 1) : s; }
-
-}  // namespace
-
-namespace {
 
 /// Golub and Pereyra, "The differentiation of pseudo-inverses", 1973: also where singular values
 /// are equal or 0, if the rank stays.

@@ -120,7 +120,8 @@ Tensor matrix_norm(const Tensor& x, std::string_view order = "fro", const Dims& 
 Tensor matrix_norm(const Tensor& x, double order, const Dims& dims = {-2, -1},
                    bool keepdim = false);
 /// Without an order or with one dimension vector_norm(), 2 being the default of `order`; otherwise
-/// matrix_norm() of that order.
+/// matrix_norm() of that order. ShapeError for an order without `dims` unless x is a vector or a
+/// matrix.
 Tensor norm(const Tensor& x, std::optional<double> order = {}, const Dims& dims = {},
             bool keepdim = false);
 /// matrix_norm() of the order "fro" or "nuc", by default of the last dimensions.

@@ -76,6 +76,11 @@ Tensor norm(T x, std::optional<double> order, const Dims& dims, bool keepdim) {
       "linalg_norm",
       [&] {
         const int reduced = dims.empty() ? x.dim() : dims.size();
+        FERRITE_CHECK(!order || !dims.empty() || reduced == 1 || reduced == 2, ShapeError,
+                      "linalg_norm",
+                      "expected a vector or a matrix for an order without dimensions, got {}; give "
+                      "the dimensions, or no order for the norm of all elements",
+                      x.shape());
         if (!order || reduced == 1) return vector_norm(x, order.value_or(2), dims, keepdim);
         return matrix_norm(x, *order, dims.empty() ? Dims{-2, -1} : dims, keepdim);
       },

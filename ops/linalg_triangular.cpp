@@ -73,7 +73,11 @@ Tensor linalg::solve_triangular(T a, T b, bool upper, bool left, bool unitriangu
                       left ? "right" : "left", b.shape());
         Tensor part = upper ? triu(a, unitriangular ? 1 : 0) : tril(a, unitriangular ? -1 : 0);
         if (unitriangular) part = part + unit(a);
-        return left ? solve(part, b) : solve(part.mT(), b.mT()).mT();
+        // solve() takes a right side with fewer dimensions for a batch of vectors.
+        const Shape batch = broadcast_shapes(
+            ops::factors::batch_shape(a), ops::factors::batch_shape(b), "linalg_solve_triangular");
+        const Tensor sides = b.expand(ops::factors::joined(batch, {b.size(-2), b.size(-1)}));
+        return left ? solve(part, sides) : solve(part.mT(), sides.mT()).mT();
       },
       a, b);
 }

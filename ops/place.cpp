@@ -221,8 +221,13 @@ Tensor masked(T x, T mask, T source, const char* op) {
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), op);
   if (shape.numel() == 0)
     return where(mask, source.reshape({-1}).slice(0, 0, 0).reshape(shape), x.expand(shape));
-  FERRITE_CHECK(source.numel() > 0, ValueError, op, "the source of {} has no elements",
-                source.shape());
+  if (source.numel() == 0) {
+    ferrite::detail::check_may_read(mask.device(), op);
+    FERRITE_CHECK(!any(mask).item<bool>(), ValueError, op,
+                  "the source of {} has no elements for those that the mask chooses",
+                  source.shape());
+    return x.expand(shape).clone();
+  }
   const Tensor places = no_grad([&] {
     const Tensor flat = mask.to(x.device()).expand(shape).reshape({-1});
     return where(flat, cumsum(flat, 0) - 1, 0);
@@ -253,10 +258,10 @@ Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
       "searchsorted",
       [&] {
         ops::check_same_device(sorted, values, "searchsorted");
-        FERRITE_CHECK(sorted.dtype() == values.dtype(), DTypeError, "searchsorted",
-                      "the rows are {}, the values {}; convert one with to(dtype)", sorted.dtype(),
-                      values.dtype());
+        ops::check_real(sorted, "searchsorted");
+        ops::check_real(values, "searchsorted");
         const NoGradGuard guard;
+        const DType dtype = ops::result_type(sorted, values);
         const bool one = sorted.dim() == 1;
         bool fits = sorted.dim() > 0 && (one || sorted.dim() == values.dim());
         for (int d = 0; !one && fits && d < sorted.dim() - 1; ++d)
@@ -269,10 +274,10 @@ Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
         const std::int64_t rows =
             one ? 1 : Shape(std::span(sorted.shape().begin(), sorted.shape().end() - 1)).numel();
         const std::int64_t m = rows == 0 ? 0 : values.numel() / rows;
-        const Tensor at = values.to(sorted.device()).contiguous();
+        const Tensor at = values.to(sorted.device(), dtype).contiguous();
         const Tensor out = empty({rows, m}, {.dtype = kInt64, .device = sorted.device()});
         kernels::search(current_stream(out.device()), out,
-                        sorted.contiguous().reshape({rows, size}), at.reshape({rows, m}),
+                        sorted.to(dtype).contiguous().reshape({rows, size}), at.reshape({rows, m}),
                         options.right);
         const Tensor places = out.reshape(values.shape());
         return options.out_int32 ? places.to(kInt32) : places;
@@ -422,6 +427,28 @@ Unique unique_consecutive(T x, const UniqueOptions& options) {
 
 // ---- multinomial
 
+namespace {
+
+/// Of weights [*, k], float64 and contiguous. Those of other devices are not looked at, which would
+/// wait for the device.
+void check_category_weights(T weights) {
+  if (!weights.device().is_host()) return;
+  const std::int64_t k = weights.size(-1);
+  const double* w = weights.data<double>();
+  for (const double* const end = w + weights.numel(); w != end; w += k) {
+    double total = 0;
+    for (std::int64_t i = 0; i < k; ++i) {
+      FERRITE_CHECK(w[i] >= 0 && std::isfinite(w[i]), ValueError, "multinomial",
+                    "expected finite weights of 0 or more, got {}", w[i]);
+      total += w[i];
+    }
+    FERRITE_CHECK(total > 0, ValueError, "multinomial",
+                  "expected a weight above 0 in each row, got only zeros");
+  }
+}
+
+}  // namespace
+
 Tensor multinomial(T p, std::int64_t num_samples, bool replacement, Generator* generator) {
   return composite(
       "multinomial",
@@ -434,6 +461,7 @@ Tensor multinomial(T p, std::int64_t num_samples, bool replacement, Generator* g
                       "multinomial", "expected from 1 to {} samples, got {}",
                       replacement ? "any number of" : std::to_string(p.size(-1)), num_samples);
         const Tensor weights = p.to(kFloat64).contiguous();
+        check_category_weights(weights);
         if (!replacement) {
           // The smallest of independent exponential times, each with its weight as the rate.
           const Tensor times = clamp_min(neg(log1p(neg(rand_like(weights, generator)))), 1e-300);

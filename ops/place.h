@@ -61,8 +61,8 @@ struct SearchOptions {
 };
 /// The first place, or with `right` the last, where each value can be put into its sorted row:
 /// int64 (int32 with out_int32) in the shape of the values, [..., m], with rows `sorted` [..., n],
-/// or one row [n] for all. NaN counts as larger than every number. ShapeError for other shapes,
-/// DTypeError unless the dtypes agree.
+/// or one row [n] for all. NaN counts as larger than every number. Dtypes are promoted. ShapeError
+/// for other shapes.
 ///
 ///   Tensor row = from_vector<float>({1, 3, 5}, {3}), values = from_vector<float>({0, 3, 9}, {3});
 ///   Tensor places = searchsorted(row, values);  // 0, 1, 3
@@ -117,9 +117,9 @@ Unique unique_consecutive(const Tensor& x, const UniqueOptions& options = {});
 
 /// num_samples categories, int64, drawn with the probabilities that the weights in each row of `p`,
 /// [k] or [n, k], are proportional to. Without replacement, categories of weight 0 come last.
-/// Weights are floating (DTypeError), finite and 0 or more; a row's must not be all 0. They are not
-/// looked at for that, which would wait for the device. ValueError for more samples than categories
-/// without replacement.
+/// Weights are floating (DTypeError), finite and 0 or more, and a row's are not all 0: ValueError
+/// on the host; on other devices they are not looked at, which would wait. ValueError for more
+/// samples than categories without replacement.
 Tensor multinomial(const Tensor& p, std::int64_t num_samples, bool replacement = false,
                    Generator* generator = nullptr);
 

@@ -26,8 +26,8 @@ inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> op
 }
 /// The sum of products over the last `dims` dimensions of a and the first of b, or over dims_a[i]
 /// of a and dims_b[i] of b: the other dimensions of a, then those of b. ShapeError where sizes
-/// differ, ValueError for more dimensions than there are, for lists of different lengths and for a
-/// dimension given twice.
+/// differ (unless one is 1), ValueError for more dimensions than there are, for lists of different
+/// lengths and for a dimension given twice.
 ///
 ///   Tensor c = tensordot(randn({2, 3, 4}), randn({3, 4, 5}));  // [2, 5]
 Tensor tensordot(const Tensor& a, const Tensor& b, int dims = 2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/core/host_copy.h"
@@ -203,6 +204,16 @@ Tensor quantiles(T t, T q, std::optional<int> dim, bool keepdim, Interpolation h
   return out.reshape(shape);
 }
 
+/// A q of another device is not looked at, which would wait for the device.
+void check_levels(T q, const char* op) {
+  if (!q.device().is_host() || !is_floating(q.dtype())) return;
+  const NoGradGuard guard;
+  const Tensor levels = q.to(kFloat64).contiguous();
+  for (const double level :
+       std::span(levels.data<double>(), static_cast<std::size_t>(levels.numel())))
+    FERRITE_CHECK(!std::isnan(level), ValueError, op, "expected a q from 0 to 1, got {}", level);
+}
+
 Tensor one_quantile(T t, double q, std::optional<int> dim, bool keepdim, Interpolation how,
                     bool skips_nan, const char* op) {
   FERRITE_CHECK(q >= 0 && q <= 1, ValueError, op, "expected q from 0 to 1, got {}", q);
@@ -218,7 +229,12 @@ Tensor quantile(T t, double q, std::optional<int> dim, bool keepdim, Choice<Inte
 }
 Tensor quantile(T t, T q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
-      "quantile", [&] { return quantiles(t, q, dim, keepdim, how, false, "quantile"); }, t, q);
+      "quantile",
+      [&] {
+        check_levels(q, "quantile");
+        return quantiles(t, q, dim, keepdim, how, false, "quantile");
+      },
+      t, q);
 }
 Tensor nanquantile(T t, double q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
@@ -226,7 +242,12 @@ Tensor nanquantile(T t, double q, std::optional<int> dim, bool keepdim, Choice<I
 }
 Tensor nanquantile(T t, T q, std::optional<int> dim, bool keepdim, Choice<Interpolation> how) {
   return composite(
-      "nanquantile", [&] { return quantiles(t, q, dim, keepdim, how, true, "nanquantile"); }, t, q);
+      "nanquantile",
+      [&] {
+        check_levels(q, "nanquantile");
+        return quantiles(t, q, dim, keepdim, how, true, "nanquantile");
+      },
+      t, q);
 }
 
 // ---- Counts
@@ -247,6 +268,11 @@ Tensor histc(T t, std::int64_t bins, double min, double max) {
         Tensor high = full({}, max, {.dtype = wide, .device = t.device()});
         if (min == max && x.numel() > 0) {
           low = ferrite::min(x), high = ferrite::max(x);
+          FERRITE_CHECK(!t.device().is_host() || (std::isfinite(low.item<double>()) &&
+                                                  std::isfinite(high.item<double>())),
+                        ValueError, "histc",
+                        "expected finite elements or a range of them, got elements from {} to {}",
+                        low.item<double>(), high.item<double>());
           const Tensor same = eq(low, high);
           low = where(same, low - 1, low), high = where(same, high + 1, high);
         }

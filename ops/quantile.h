@@ -48,7 +48,8 @@ struct detail::ChoiceNames<Interpolation> {
 Tensor quantile(const Tensor& t, double q, std::optional<int> dim = {}, bool keepdim = false,
                 Choice<Interpolation> interpolation = Interpolation::linear);
 /// The same for each of `q`, floating and 1-dimensional, along a new first dimension: [q, *]. q is
-/// in [0, 1]; values outside count as the nearest of these.
+/// in [0, 1]; values outside count as the nearest of these. ValueError for a NaN in a q on the
+/// host.
 Tensor quantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}, bool keepdim = false,
                 Choice<Interpolation> interpolation = Interpolation::linear);
 /// The quantile of those elements that are not NaN.
@@ -60,7 +61,8 @@ Tensor nanquantile(const Tensor& t, const Tensor& q, std::optional<int> dim = {}
 
 /// How many elements are in each of `bins` equal parts of [min, max], or of their own range if both
 /// are equal: [bins], in the dtype of t. `max` is in the last part. DTypeError for other than
-/// floating types, ValueError for less than one bin and unless min <= max, both finite.
+/// floating types, ValueError for less than one bin and unless min <= max, both finite; on the host
+/// also for an own range that is not finite, which on other devices counts nothing.
 Tensor histc(const Tensor& t, std::int64_t bins = 100, double min = 0, double max = 0);
 /// How often each of 0, 1, ... occurs in integers [n], or the sum of its `weights` [n]: as many as
 /// the largest number + 1, and `minlength` or more. int64, or float32 for weights in float32, and

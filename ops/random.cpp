@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 
 #include "ferrite/autograd/grad_mode.h"
 #include "ferrite/autograd/record.h"
@@ -52,6 +53,18 @@ void check_normal(double std, const char* op) {
 }
 void check_probability(double p, const char* op) {
   FERRITE_CHECK(p >= 0 && p <= 1, ValueError, op, "expected a probability in [0, 1], got {}", p);
+}
+
+/// Those of other devices are not looked at, which would wait for the device.
+void check_probabilities(const Tensor& p, const char* op) {
+  if (!p.device().is_host()) return;
+  dispatch_floating(p.dtype(), op, [&]<class T>() {
+    const std::span<const T> all(p.data<T>(), static_cast<std::size_t>(p.numel()));
+    bool good = true;  // without a branch for each, so that the loop is vectorized
+    for (const Compute<T> v : all) good &= (v >= 0) & (v <= 1);
+    if (good) return;
+    for (const Compute<T> v : all) check_probability(static_cast<double>(v), op);
+  });
 }
 
 PhiloxState take(Generator* generator, const Device& device, std::int64_t numel, DType dtype) {
@@ -248,6 +261,7 @@ Tensor bernoulli(const Tensor& p, Generator* generator) {
   NoGradGuard guard;
   Tensor out = empty_like(p);
   const Tensor row_major = p.contiguous();
+  check_probabilities(row_major, "bernoulli");
   const PhiloxState state = take(generator, out.device(), out.numel(), kFloat32);
   draw_into(out, [&](const Stream& stream, const Tensor& t) {
     kernels::bernoulli(stream, t, state, row_major);

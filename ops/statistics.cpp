@@ -12,6 +12,7 @@
 #include "ferrite/ops/composite.h"
 #include "ferrite/ops/concat.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/defined.h"
 #include "ferrite/ops/promotion.h"
 #include "ferrite/ops/rearrange.h"
 #include "ferrite/ops/reduce.h"
@@ -188,6 +189,7 @@ Tensor quotients(const Tensor& x, const Shape& kept) {
 
 Tensor product(const Tensor& t, const Dims& dims, bool keepdim) {
   const ReducedDims reduced(t, dims, keepdim, "prod");
+  ops::check_real(t, "prod");
   const DType dtype = is_floating(t.dtype()) ? t.dtype() : kInt64;
   Tensor out = empty(reduced.result, {.dtype = dtype, .device = t.device()});
   kernels::reduce(current_stream(t.device()), ReduceOp::prod, reduced.keepdim_view(out), t);
@@ -209,6 +211,7 @@ Tensor counted(ReduceOp op, const char* name, const Tensor& t, const Dims& dims,
                        [&] { return counted(op, name, t, dims, keepdim); });
   const profiler::OpRange range(name, t);
   const ReducedDims reduced(t, dims, keepdim, name);
+  ops::check_real(t, name);
   // uint8 gives uint8, as in PyTorch; its bytes are those of bool.
   const DType dtype = op == ReduceOp::count_nonzero ? kInt64 : t.dtype() == kUInt8 ? kUInt8 : kBool;
   Tensor out = empty(reduced.result, {.dtype = dtype, .device = t.device()});

@@ -19,6 +19,7 @@
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/index.h"
 #include "ferrite/ops/indexing.h"
+#include "ferrite/ops/renamed.h"
 #include "ferrite/ops/views.h"
 
 namespace ferrite {
@@ -329,19 +330,22 @@ TensorView Tensor::index(std::span<const TensorIndex> indices) const {
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, const Tensor& values,
                                  bool accumulate) const {
   const profiler::OpRange range = range_of("index_put_", indices, *this, values);
-  put(Resolver(*this, indices, "index_put_").result(), values, accumulate);
+  ops::renamed("index_put_",
+               [&] { put(Resolver(*this, indices, "index_put_").result(), values, accumulate); });
   return *this;
 }
 
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> indices, Scalar value) const {
   const profiler::OpRange range = range_of("index_put_", indices, *this);
   FERRITE_CHECK(defined(), ValueError, "index_put_", "the tensor is undefined");
-  if (const Tensor mask = single_mask(indices); mask.defined()) {
-    check_mask(mask, *this, 0, "index_put_");
-    fill_where(*this, mask, value);
-  } else {
-    put(Resolver(*this, indices, "index_put_").result(), value);
-  }
+  ops::renamed("index_put_", [&] {
+    if (const Tensor mask = single_mask(indices); mask.defined()) {
+      check_mask(mask, *this, 0, "index_put_");
+      fill_where(*this, mask, value);
+    } else {
+      put(Resolver(*this, indices, "index_put_").result(), value);
+    }
+  });
   return *this;
 }
 
@@ -376,13 +380,13 @@ Tensor Tensor::operator=(Scalar value) && {
 
 Tensor TensorView::operator=(const Tensor& values) && {
   if (!from_) return copy_(without_leading_ones(values, dim()));
-  put(*from_, without_leading_ones(values, 1), false);
+  ops::renamed("index_put_", [&] { put(*from_, without_leading_ones(values, 1), false); });
   return *this;
 }
 
 Tensor TensorView::operator=(Scalar value) && {
   if (!from_) return fill_(value);
-  put(*from_, value);
+  ops::renamed("index_put_", [&] { put(*from_, value); });
   return *this;
 }
 

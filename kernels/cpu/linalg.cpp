@@ -158,10 +158,13 @@ std::optional<SingularValues> decompose(const Matrix& a, bool full) {
 
 void cholesky(const Stream& stream, const char* op, const View& out, const View& in) {
   for_each_matrix(stream, op, in, [=](std::int64_t i) {
+    if (rows_of(in) == 0) return write(out, i, Matrix());
     const Eigen::LLT<Matrix> factor(read(in, i));
-    FERRITE_CHECK(factor.info() == Eigen::Success || rows_of(in) == 0, ValueError, op,
+    const Matrix lower = factor.matrixL();
+    // Eigen takes any pivot that is not 0 or less, and thus NaN.
+    FERRITE_CHECK(factor.info() == Eigen::Success && lower.diagonal().allFinite(), ValueError, op,
                   "matrix {} of the batch is not positive definite", i);
-    write(out, i, rows_of(in) == 0 ? Matrix() : Matrix(factor.matrixL()));
+    write(out, i, lower);
   });
 }
 

@@ -259,6 +259,35 @@ TEST_CASE("random: randint, randperm, bernoulli") {
   CHECK(std::abs(mean(mask.to(kFloat64)).item<double>() - 0.1) < 0.0035);
 }
 
+TEST_CASE("a list's values fit the integer type that is asked for") {
+  CHECK_THROWS_AS(tensor({300}, kUInt8), ValueError);
+  CHECK_THROWS_AS(tensor({1, -129}, kInt8), ValueError);
+  CHECK_THROWS_AS(tensor({{1, 2}, {3, 40000}}, kInt16), ValueError);
+  CHECK_THROWS_AS(tensor({1, 2, std::int64_t{1} << 40}, kInt32), ValueError);
+  CHECK_THROWS_AS(tensor(std::vector<double>{1, 3e9}, kInt32), ValueError);
+  CHECK_THROWS_AS(tensor({1.0, double(NAN), 2.0}, kInt64), ValueError);
+  CHECK_THROWS_AS(tensor({double(INFINITY)}, kInt64), ValueError);
+  CHECK_THROWS_AS(tensor({1, 2.5, 300}, kUInt8), ValueError);
+  check_equal(tensor({-1, 255}, kUInt8), tensor({255, 255}, kUInt8));  // as full() takes it
+  check_equal(tensor({255.9, 0.5}, kUInt8), tensor({255, 0}, kUInt8));
+  CHECK_THROWS_AS(tensor({-0.5}, kUInt8), ValueError);
+  check_equal(tensor({INT64_MIN, INT64_MAX}, kInt64), tensor({INT64_MIN, INT64_MAX}));
+  check_equal(tensor({2, 0}, kBool), tensor({true, false}));
+  check_close(tensor({1e300, 70000.0}, kFloat16), {INFINITY, INFINITY}, 0);
+  CHECK(tensor(std::vector<std::int64_t>{}, kUInt8).numel() == 0);
+}
+
+TEST_CASE("random: probabilities out of range") {
+  for (const DType dtype : {kFloat32, kFloat64, kFloat16})
+    for (const double bad : {1.5, -0.25, double(NAN), double(INFINITY)}) {
+      const Tensor p = full({3, 40}, 0.5, {.dtype = dtype});
+      p[2][39] = bad;
+      CHECK_THROWS_AS(bernoulli(p), ValueError);
+      CHECK_THROWS_AS(bernoulli(p.t()), ValueError);
+    }
+  CHECK(bernoulli(zeros({0})).numel() == 0);
+}
+
 TEST_CASE("random: normal of tensors, randint_like") {
   manual_seed(4);
   const Tensor mean = tensor({-10.0, 0.0, 10.0}), std = tensor({{1.0}, {0.0}});

@@ -23,6 +23,7 @@
 #include "ferrite/ops/reduce.h"
 #include "ferrite/ops/unary.h"
 #include "ferrite/tests/support/close.h"
+#include "ferrite/tests/support/message.h"
 
 using namespace ferrite;
 using namespace ferrite::test;
@@ -206,9 +207,85 @@ TEST_CASE("searchsorted: a fraction is between two integers") {
   CHECK(searchsorted(row, -0.5, {.right = true}).item<std::int64_t>() == 1);
 }
 
-TEST_CASE("histc: what has no place in the range of NaN and infinities is not counted") {
-  check_close(histc(tensor({1.0, double(NAN)}), 3), {0, 0, 0}, 0);
-  check_close(histc(tensor({1.0, double(INFINITY)}), 3), {1, 0, 0}, 0);
+TEST_CASE("searchsorted and bucketize promote dtypes") {
+  const Tensor row = tensor({1, 3, 5});
+  check_equal(searchsorted(row, tensor({2.5, 3.0})), tensor({1, 1}));
+  check_equal(searchsorted(row.to(kInt32), tensor({2.5, 5.5}, kFloat64), {.right = true}),
+              tensor({1, 3}));
+  check_equal(bucketize(tensor({1.0, 3.0}), tensor({1, 2, 3}, kInt32)), tensor({0, 2}));
+  check_equal(bucketize(tensor({2, 0}, kUInt8), tensor({-0.5, 1.5})), tensor({2, 1}));
+  check_equal(searchsorted(tensor({-1, 3}), tensor({200, 2}, kUInt8)), tensor({2, 1}));
+  CHECK_THROWS_AS(searchsorted(row, tensor({2.5}).to(kComplex64)), DTypeError);
+}
+
+TEST_CASE("masked_scatter of no elements into none") {
+  const Tensor x = ones({2, 3}).set_requires_grad(), none = zeros({3}, {.dtype = kBool});
+  const Tensor y = masked_scatter(x, none, zeros({0}));
+  check_equal(y.detach(), ones({2, 3}));
+  sum(y).backward();
+  check_close(x.grad(), {1, 1, 1, 1, 1, 1}, 0);
+  const Tensor z = ones({3});
+  masked_scatter_(z, none, zeros({0}));
+  check_equal(z, ones({3}));
+  CHECK_THROWS_AS(masked_scatter(z, tensor({false, true, false}), zeros({0})), ValueError);
+}
+
+TEST_CASE("linalg::norm: an order without dimensions is of vectors and matrices") {
+  const Tensor x = ones({2, 3, 4});
+  CHECK_THROWS_AS(linalg::norm(x, 2), ShapeError);
+  CHECK_THROWS_AS(linalg::norm(tensor(3.0), 2), ShapeError);
+  check_close(linalg::norm(x), {std::sqrt(24.0)}, 1e-6);
+  CHECK(linalg::norm(x, 2, {1, 2}).shape() == Shape{2});
+  check_close(linalg::norm(x[0], 1), {3}, 1e-6);
+  check_close(linalg::norm(x[0][0], 1), {4}, 1e-6);
+}
+
+TEST_CASE("tensordot broadcasts a size of 1") {
+  const Tensor one = tensor({{2.0, 3.0}}), many = arange(6, kFloat32).reshape({3, 2});
+  check_close(tensordot(one, many, {0}, {0}), {12, 18, 18, 27}, 1e-6);
+  check_close(tensordot(many, one, {0}, {0}), {12, 18, 18, 27}, 1e-6);
+  check_close(tensordot(ones({2, 1}), ones({3, 2, 4}), {0, 1}, {1, 0}), {6, 6, 6, 6}, 0);
+  check_close(tensordot(one, ones({0, 2}), {0}, {0}), {0, 0, 0, 0}, 0);
+  check_equal(tensordot(tensor({2}), tensor({1, 2, 3}), 1), tensor(12));
+  check_close(slope([&](T x) { return tensordot(one, x, {0}, {0}); }, many), {5, 5, 5, 5, 5, 5}, 0);
+  CHECK_THROWS_AS(tensordot(ones({2}), ones({3}), 1), ShapeError);
+}
+
+TEST_CASE("determinants of float32 have its digits") {
+  check_close(linalg::det(eye(3) * 10), {1000}, 0);
+  check_close(linalg::det(tensor({{1.0, 2.0}, {3.0, 4.0}})), {-2}, 0);
+}
+
+TEST_CASE("errors name the function that was called") {
+  const Tensor z = ones({2}).to(kComplex64), spread = zeros({1}).expand({3});
+  CHECK(contains(message_of<DTypeError>([&] { z.prod(); }), "[prod]"));
+  CHECK(contains(message_of<DTypeError>([&] { z.max(); }), "[max]"));
+  CHECK(contains(message_of<DTypeError>([&] { amin(z, {0}); }), "[amin]"));
+  CHECK(contains(message_of<DTypeError>([&] { any(z); }), "[any]"));
+  CHECK(
+      contains(message_of<DTypeError>([&] { bitwise_not(z); }), "[bitwise_not] expected integers"));
+  const auto put = [&](const Tensor& values) { spread.index_put_({tensor({0, 1})}, values); };
+  CHECK(contains(message_of<ValueError>([&] { put(ones({2})); }), "[index_put_]"));
+  CHECK(contains(message_of<ValueError>([&] { spread.index_put_({tensor({0})}, 1); }),
+                 "[index_put_]"));
+  const Tensor x = wave({4}, 1), levels = tensor({0.5, double(NAN)});
+  CHECK(contains(message_of<ValueError>([&] { quantile(x, levels); }),
+                 "[quantile] expected a q from 0 to 1, got nan"));
+  CHECK(contains(message_of<ValueError>([&] { nanquantile(x, levels); }),
+                 "[nanquantile] expected a q from 0 to 1, got nan"));
+}
+
+TEST_CASE("histc: a range of its own is finite") {
+  CHECK(contains(message_of<ValueError>([] {
+                   histc(tensor({1.0, double(NAN)}), 3);
+                 }),
+                 "[histc] expected finite elements"));
+  CHECK(contains(message_of<ValueError>([] {
+                   histc(tensor({1.0, double(INFINITY)}), 3);
+                 }),
+                 "got elements from 1 to inf"));
+  check_close(histc(tensor({1.0, double(NAN), 2.0, double(INFINITY)}), 3, 0, 3), {0, 1, 1}, 0);
+  check_close(histc(zeros({0}), 3), {0, 0, 0}, 0);
   check_close(histc(tensor({-3e38, -3e38}), 4), {0, 0, 2, 0}, 0);  // as equal numbers of any size
 }
 

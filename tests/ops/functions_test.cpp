@@ -368,6 +368,20 @@ TEST_CASE("multinomial draws categories as often as their weights say") {
   check_equal(multinomial(p, 4000, true, &again), drawn);
 }
 
+TEST_CASE("multinomial refuses what are no weights") {
+  for (const bool replacement : {false, true}) {
+    for (const double bad : {-1.0, double(NAN), double(INFINITY)}) {
+      const Tensor p = ones({2, 3});
+      p[1][2] = bad;
+      CHECK_THROWS_AS(multinomial(p, 1, replacement), ValueError);
+      CHECK_THROWS_AS(multinomial(p[1], 1, replacement), ValueError);
+    }
+    CHECK_THROWS_AS(multinomial(tensor({{1.0, 0.0}, {0.0, 0.0}}), 1, replacement), ValueError);
+    CHECK(multinomial(ones({0, 3}), 1, replacement).shape() == Shape{0, 1});
+  }
+  check_equal(multinomial(tensor({0.0, 1.0}), 2), tensor({1, 0}));
+}
+
 TEST_CASE("determinants of singular matrices have derivatives of any order") {
   const auto twice = [](const Tensor& x) {
     const Tensor leaf = x.clone().set_requires_grad();

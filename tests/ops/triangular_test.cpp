@@ -1,6 +1,9 @@
 // Triangular systems and products of several matrices: PyTorch's results.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <utility>
+
 #include "ferrite/autograd/gradcheck.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/compare.h"
@@ -60,6 +63,46 @@ TEST_CASE("cholesky_solve and cholesky_inverse") {
   const Tensor a = matmul(factor(), factor().mT());
   check_close(matmul(cholesky_inverse(factor()), a), eye(3, {.dtype = kFloat64}), 0, 1e-14);
   check_close(cholesky_inverse(factor().mT(), true), cholesky_inverse(factor()), 1e-14);
+}
+
+TEST_CASE("a right side of fewer dimensions is a matrix, though it fits a batch of vectors") {
+  const Tensor a = tensor({{2.0, 1.0, 1.0}, {0.0, 2.0, 1.0}, {0.0, 0.0, 2.0}}, kFloat64),
+               b = arange(9, kFloat64).reshape({3, 3});
+  const Tensor batch = stack({a, 2 * a, 4 * a});
+  const Tensor x = linalg::solve_triangular(batch, b, true);
+  REQUIRE(x.shape() == Shape{3, 3, 3});
+  const Doubles first{-1.5, -1.375, -1.25, 0, 0.25, 0.5, 3, 3.5, 4};
+  check_close(x[0], first, 1e-14);
+  check_close(x[2] * 4, first, 1e-14);
+  const Tensor right = linalg::solve_triangular(batch, b, true, false);
+  REQUIRE(right.shape() == Shape{3, 3, 3});
+  check_close(matmul(right[1], 2 * a), b, 1e-14, 1e-14);
+  const Tensor factors = (2 * eye(3, kFloat64)).expand({3, 3, 3});
+  REQUIRE(cholesky_solve(b, factors).shape() == Shape{3, 3, 3});
+  check_close(cholesky_solve(b, factors)[1], b / 4, 1e-14);
+  CHECK(linalg::solve(batch, b).shape() == b.shape());  // there it is a batch of vectors
+
+  using In = const std::vector<Tensor>&;
+  const std::vector<Tensor> leaves{batch.detach().requires_grad_(), b.detach().requires_grad_()};
+  CHECK(autograd::gradcheck([](In in) { return linalg::solve_triangular(in[0], in[1], true); },
+                            leaves));
+  CHECK(autograd::gradcheck(
+      [](In in) { return linalg::solve_triangular(in[0], in[1], true, false); }, leaves));
+}
+
+TEST_CASE("a matrix with NaN or infinities is not positive definite") {
+  const Tensor good = tensor({{4.0, 2.0}, {2.0, 5.0}}, kFloat64);
+  for (const double bad : {double(NAN), double(INFINITY)})
+    for (const auto& [row, column] : {std::pair(0, 0), std::pair(1, 0), std::pair(1, 1)}) {
+      const Tensor x = stack({good, good});
+      x[1][row][column] = bad;
+      CHECK(contains(message_of<ValueError>([&] { linalg::cholesky(x); }),
+                     "matrix 1 of the batch is not positive definite"));
+    }
+  const Tensor unread = good.clone();
+  unread[0][1] = NAN;  // the upper triangle is not read
+  check_close(linalg::cholesky(unread), {2, 0, 1, 2}, 1e-15);
+  CHECK(linalg::cholesky(zeros({2, 0, 0})).shape() == Shape{2, 0, 0});
 }
 
 TEST_CASE("gradients of triangular systems reach one triangle") {
