@@ -1,5 +1,6 @@
 #include "ferrite/core/dtype.h"
 #include "ferrite/kernels/arange.h"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"

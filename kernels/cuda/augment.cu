@@ -1,4 +1,5 @@
 #include "ferrite/kernels/augment.h"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/divisor.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ferrite/kernels/cuda/batch_norm_finish.cuh"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/channel_map.cuh"
 
 namespace ferrite::kernels::cuda {

@@ -1,4 +1,4 @@
-// Combining values across the threads of a warp or a block.
+// Threads of a grid, and combining values across those of a warp or a block.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,12 @@ namespace ferrite::kernels::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+/// The number of the thread among those of a grid of one dimension, in blocks of `Threads`.
+template <int Threads>
+__device__ __forceinline__ std::int64_t thread_in_grid() {
+  return static_cast<std::int64_t>(blockIdx.x) * Threads + threadIdx.x;
+}
 
 /// `value` of the lane whose index differs in the bits of `lane_bits`. T is trivially copyable and
 /// a multiple of 32 bits.

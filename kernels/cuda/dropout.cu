@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/dropout.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/cuda/workspace.h"
 #include "ferrite/kernels/grid_sample.h"

@@ -72,12 +72,6 @@ constexpr unsigned blocks_for(std::int64_t n, std::int64_t size) {
   return static_cast<unsigned>((n + size - 1) / size);
 }
 
-/// The number of the thread among those of a grid of one dimension, in blocks of `Threads`.
-template <int Threads>
-__device__ __forceinline__ std::int64_t thread_in_grid() {
-  return static_cast<std::int64_t>(blockIdx.x) * Threads + threadIdx.x;
-}
-
 }  // namespace ferrite::kernels::cuda
 
 // FERRITE_SHARED(name, type): an array or variable of the block's shared memory, as in

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/convert.cuh"
 #include "ferrite/kernels/cuda/copy.h"
 #include "ferrite/kernels/cuda/elementwise.cuh"

@@ -9,6 +9,7 @@
 #include <bit>
 #include <type_traits>
 
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/index.cuh"
 #include "ferrite/kernels/cuda/pack.cuh"
 #include "ferrite/kernels/cuda/sort_pairs.h"

@@ -1,4 +1,5 @@
 #include "ferrite/core/dtype.h"
+#include "ferrite/kernels/cuda/block.cuh"
 #include "ferrite/kernels/cuda/element.cuh"
 #include "ferrite/kernels/cuda/launch.cuh"
 #include "ferrite/kernels/search.h"
