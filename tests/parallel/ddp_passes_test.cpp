@@ -142,8 +142,16 @@ TEST_CASE("two wrappers of the same parameters") {
           check_equal(net.weight.grad(), full({kWide, kWide}, 1.5));
           check_equal(net.bias.grad(), ones({kWide}));
         }
+      },
+      kSoon);
+  run_ranks(
+      2,
+      [&](ProcessGroup& group) {
+        nn::Linear& net = nets[static_cast<std::size_t>(group.rank())];
+        const Tensor x = ones({1, kWide});
         std::string error;
         try {
+          DistributedDataParallel first(net), second(net);
           (first(x) + second(x)).sum().backward();
         } catch (const DistributedError& e) {
           error = e.what();
@@ -191,35 +199,44 @@ TEST_CASE("a buffer that forward() assigns") {
       kSoon);
 }
 
+namespace {
+
+/// Uses its second layer where that is asked for.
+struct Optional : nn::Cloneable<Optional> {
+  Optional() {
+    register_module("first", first);
+    register_module("second", second);
+  }
+  using nn::Module::forward;
+  Tensor forward(const Tensor& x, bool both) {
+    const Tensor h = first(x);
+    return both ? second(h).sum() : h.sum();
+  }
+  nn::Linear first{3, 3}, second{3, 2};
+};
+
+}  // namespace
+
 TEST_CASE("gradients that are dropped after no_sync were not used") {
-  std::deque<Nested> nets(2);
+  std::deque<Optional> nets(2);
   run_ranks(
       2,
       [&](ProcessGroup& group) {
-        Nested& net = nets[static_cast<std::size_t>(group.rank())];
-        struct Halves : nn::Cloneable<Halves> {
-          explicit Halves(Nested& net) : net(net) { register_module("net", net); }
-          using nn::Module::forward;
-          Tensor forward(const Tensor& x, bool both) {
-            const Tensor h = net.inner(x);
-            return both ? net.outer(h).sum() : h.sum();
-          }
-          Nested& net;
-        } halves(net);
-        DistributedDataParallel ddp(halves);
-        {
-          const auto guard = ddp.no_sync();
-          ddp(rows(0), true).backward();
-        }
-        ddp.zero_grad();
+        Optional& net = nets[static_cast<std::size_t>(group.rank())];
         std::string error;
         try {
+          DistributedDataParallel ddp(net);
+          {
+            const auto guard = ddp.no_sync();
+            ddp(rows(0), true).backward();
+          }
+          ddp.zero_grad();
           ddp(rows(0), false).backward();
         } catch (const DistributedError& e) {
           error = e.what();
         }
-        CHECK_MESSAGE(error.find("net.outer.weight") != std::string::npos, error);
-        CHECK_FALSE(net.outer.weight.grad().defined());
+        CHECK_MESSAGE(error.find("second.weight") != std::string::npos, error);
+        CHECK_FALSE(net.second.weight.grad().defined());
       },
       kSoon);
 }
