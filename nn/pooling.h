@@ -77,7 +77,7 @@ enum class AdaptivePool : std::uint8_t { avg, max };
 /// std::nullopt, keeps the size of the input: `AdaptiveAvgPool2d({None, 3})`.
 template <int N>
 struct AdaptiveSize {
-  using Size = std::optional<std::int64_t>;
+  using Size = std::optional<std::int64_t>;  ///< of one dimension
   AdaptiveSize(std::int64_t all) { sizes.fill(all); }
   AdaptiveSize(std::nullopt_t) {}
   AdaptiveSize(const SizeOf<N>& each) requires(N > 1) {

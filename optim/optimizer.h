@@ -277,7 +277,7 @@ struct ParamGroup {
 struct GroupChange {
   /// Numbers without names, `{0.1, 0.9}`, are no changes but options.
   struct ByName {};
-  ByName by_name = {};
+  ByName by_name = {};  ///< only there so that numbers do not fit
   std::optional<double> lr = {};
   double lr_scale = 1;  ///< the lr times this
   std::optional<double> weight_decay = {};
