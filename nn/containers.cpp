@@ -1,6 +1,7 @@
 #include "ferrite/nn/containers.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "ferrite/nn/fused.h"
 
@@ -41,6 +42,16 @@ void Module::move_last_child(std::size_t index) {
 }
 
 void Module::number_children() {
+  const std::size_t count = num_children();
+  for (const Entry& e : registry_) {
+    if (e.kind == Kind::module) continue;
+    std::size_t number = count;
+    const char* const end = e.name.data() + e.name.size();
+    FERRITE_CHECK(std::from_chars(e.name.data(), end, number).ptr != end || number >= count,
+                  ValueError, "module",
+                  "modules of {} cannot be named by their numbers: it has a tensor named '{}'",
+                  name(), e.name);
+  }
   std::size_t number = 0;
   for (Entry& e : registry_)
     if (e.kind == Kind::module) e.name = std::to_string(number++);
@@ -53,10 +64,19 @@ std::string Module::free_number(std::size_t first) {
   return std::to_string(first);
 }
 
-std::vector<NamedTensor> Module::own_parameters() const {
-  std::vector<NamedTensor> out;
-  for (const Entry& e : registry_)
-    if (e.kind == Kind::parameter) out.emplace_back(e.name, tensor_of(e));
+std::vector<const Tensor*> Module::numbered_parameters() const {
+  std::vector<std::pair<std::uint64_t, const Tensor*>> found;
+  for (const Entry& e : registry_) {
+    std::uint64_t number = 0;
+    const char* const end = e.name.data() + e.name.size();
+    const bool is_number = std::from_chars(e.name.data(), end, number).ptr == end;
+    // Computed ones, too: weight_norm() makes an element of others.
+    if (is_number && (e.kind == Kind::parameter || e.kind == Kind::computed))
+      found.emplace_back(number, &tensor_of(e));
+  }
+  std::ranges::sort(found);
+  std::vector<const Tensor*> out;
+  for (const auto& [number, tensor] : found) out.push_back(tensor);
   return out;
 }
 
@@ -68,6 +88,10 @@ void ModuleContainer::push_back_all(std::initializer_list<NamedAnyModule> module
 
 Module& ModuleContainer::operator[](std::int64_t index) const {
   return child(element(*this, "modules", size(), index));
+}
+
+void ModuleContainer::fail_index(std::uint64_t index) const {
+  fail<IndexError>("module", "{} has {} modules, got index {}", name(), size(), index);
 }
 
 /// Where a module is inserted.
@@ -129,8 +153,8 @@ ParameterList& ParameterList::extend(std::vector<Tensor> parameters) {
 }
 
 Tensor ParameterList::operator[](std::int64_t index) const {
-  const std::vector<NamedTensor> all = own_parameters();
-  return all[element(*this, "parameters", all.size(), index)].value();
+  const std::vector<const Tensor*> all = numbered_parameters();
+  return *all[element(*this, "parameters", all.size(), index)];
 }
 
 ParameterDict::ParameterDict(std::initializer_list<NamedTensor> parameters) {

@@ -102,6 +102,12 @@ class ModuleContainer : public Module {
   bool empty() const { return size() == 0; }
   /// Negative indices count from the end. IndexError outside.
   Module& operator[](std::int64_t index) const;
+  /// `i - 1` of an unsigned 0 is no index from the end.
+  template <std::unsigned_integral I>
+  Module& operator[](I index) const {
+    if (index >= size()) fail_index(index);
+    return (*this)[static_cast<std::int64_t>(index)];
+  }
 
   /// Over the modules, in order.
   class Iterator {
@@ -138,6 +144,7 @@ class ModuleContainer : public Module {
 
  private:
   std::size_t place_of(std::int64_t index) const;
+  [[noreturn]] void fail_index(std::uint64_t index) const;
 };
 
 /// Runs its modules one after another: `Sequential(Conv2d(1, 6, 5), ReLU(), Flatten())`.
@@ -229,7 +236,7 @@ class ParameterList : public Cloneable<ParameterList> {
   /// Adds parameters at the end.
   ParameterList& extend(std::vector<Tensor> parameters);
   /// The number of parameters.
-  std::size_t size() const { return own_parameters().size(); }
+  std::size_t size() const { return numbered_parameters().size(); }
   bool empty() const { return size() == 0; }
   /// Negative indices count from the end. IndexError outside.
   Tensor operator[](std::int64_t index) const;

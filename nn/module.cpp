@@ -245,15 +245,29 @@ std::vector<NamedTensor> Module::named_tensors(bool parameters) const {
 std::vector<NamedTensor> Module::named_parameters() const { return named_tensors(true); }
 std::vector<NamedTensor> Module::named_buffers() const { return named_tensors(false); }
 
+/// Those of named_tensors(), without the cost of names.
+void Module::collect_tensors(bool parameters, std::unordered_set<const TensorImpl*>& seen,
+                             std::vector<Tensor>& out) const {
+  warn_of_moved_references();
+  for (const Entry& e : registry_)
+    if (e.kind < Kind::computed && (e.kind == Kind::parameter) == parameters)
+      if (const Tensor& t = tensor_of(e); t.defined() && seen.insert(t.impl()).second)
+        out.push_back(t);
+  for (const Entry& e : registry_)
+    if (e.kind == Kind::module) module_of(e).collect_tensors(parameters, seen, out);
+}
+
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> out;
-  for (auto& [name, tensor] : named_parameters()) out.push_back(std::move(tensor));
+  std::unordered_set<const TensorImpl*> seen;
+  collect_tensors(true, seen, out);
   return out;
 }
 
 std::vector<Tensor> Module::buffers() const {
   std::vector<Tensor> out;
-  for (auto& [name, tensor] : named_buffers()) out.push_back(std::move(tensor));
+  std::unordered_set<const TensorImpl*> seen;
+  collect_tensors(false, seen, out);
   return out;
 }
 

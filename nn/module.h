@@ -35,6 +35,7 @@
 #include <type_traits>
 #include <typeinfo>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -441,8 +442,8 @@ class Module {
   void number_children();
   /// The first number from `first` on that is not the name of a part.
   std::string free_number(std::size_t first);
-  /// The parameters of this module alone, in order, under all of their names.
-  std::vector<NamedTensor> own_parameters() const;
+  /// The parameters of this module alone whose names are numbers, in the order of these.
+  std::vector<const Tensor*> numbered_parameters() const;
   /// The parameter or buffer of this name in this module itself, also if it is computed from others
   /// (compute_before_forward). IndexError if there is none.
   const Tensor& own_tensor(std::string_view name) const;
@@ -484,6 +485,8 @@ class Module {
   Tensor find_tensor(std::string_view path, bool parameter) const;
   void take_module(std::string name, std::unique_ptr<Module> module);
   void check_name(std::string_view name);
+  void collect_tensors(bool parameters, std::unordered_set<const TensorImpl*>& seen,
+                       std::vector<Tensor>& out) const;
   bool has_part(std::string_view name);
   Entry& add_entry(Entry entry);
   void erase_entry(const Entry& entry);

@@ -122,7 +122,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
                                                      Milliseconds timeout) = 0;
   /// Called once, by the first abort.
   virtual void do_abort(const std::string& reason) = 0;
-  /// Waits for pending operations and releases what they need. Called once, by leave().
+  /// Waits for pending operations and releases what they need, unless that has been done.
   virtual void do_leave() = 0;
 
   /// Throws DistributedError with the reason if the group is aborted.

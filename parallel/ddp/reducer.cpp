@@ -56,6 +56,11 @@ class AveragedParameters {
     std::lock_guard lock(mutex_);
     return by_.try_emplace(parameter.impl(), &by).first->second == &by;
   }
+  bool has_other(const Tensor& parameter, const Reducer& than) {
+    std::lock_guard lock(mutex_);
+    const auto it = by_.find(parameter.impl());
+    return it != by_.end() && it->second != &than;
+  }
   void remove(std::span<const Tensor> parameters, const Reducer& by) {
     std::lock_guard lock(mutex_);
     for (const Tensor& p : parameters)
@@ -173,8 +178,13 @@ void Reducer::on_gradient(std::size_t i) {
   open_pass();
   const bool again = std::exchange(pass_.arrived[i], 1) != 0;
   if (pass_.armed) check_in_time(i, again);
-  dirty_[i] = 1;
-  if (pass_.armed) take(i);
+  // Another wrapper's pass may be averaging it: then it is in a bucket that is on its way.
+  if (pass_.armed) {
+    take(i);
+  } else if (!AveragedParameters::instance().has_other(parameters_[i], *this)) {
+    dirty_[i] = 1;
+    if (places_[i]) buckets_[places_[i]->bucket].take(places_[i]->slot);
+  }
   if (again) return;
   if (!started_) pass_.order.push_back(i);
   if (pass_.armed)
@@ -183,16 +193,17 @@ void Reducer::on_gradient(std::size_t i) {
     arm();
 }
 
-/// Only in passes that this wrapper communicates: the gradient may be in the bucket of another
-/// wrapper of the same parameter, which is communicating it.
+/// In passes that this wrapper communicates.
 void Reducer::take(std::size_t i) {
+  dirty_[i] = 1;
   if (!places_[i]) return;
   if (!AveragedParameters::instance().add(parameters_[i], *this))
-    fail_all(fmt::format(
-        "rank {}: this backward pass comes through two DistributedDataParallel wrappers of "
-        "parameter '{}', which would average its gradient twice; wrap one module that contains "
-        "both",
-        group_->rank(), names_[i]));
+    fail_all(
+        fmt::format("rank {}: the gradient of parameter '{}' is being averaged by another "
+                    "DistributedDataParallel: two wrappers of it were called, whose results are in "
+                    "one backward "
+                    "pass or in passes of two threads. Wrap one module that contains both",
+                    group_->rank(), names_[i]));
   buckets_[places_[i]->bucket].take(places_[i]->slot);
 }
 

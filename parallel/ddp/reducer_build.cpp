@@ -93,6 +93,7 @@ std::vector<Tensor> Reducer::all_tensors() const {
 }
 
 void Reducer::broadcast_buffers(int root) {
+  if (buffers_.empty()) return;
   const NoGradGuard guard;
   buffers_.set(module_.buffers());
   buffers_.broadcast(*group_, root);

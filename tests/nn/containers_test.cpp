@@ -187,6 +187,9 @@ TEST_CASE("lists: negative indices, insert, pop, extend") {
   CHECK_THROWS_WITH_AS(net[-4], doctest::Contains("Sequential has 3 modules, got index -4"),
                        IndexError);
   CHECK_THROWS_WITH_AS(net[3], doctest::Contains("got index 3"), IndexError);
+  const std::size_t none = 0;
+  CHECK_THROWS_AS(net[none - 1], IndexError);
+  CHECK(&net[none + 2] == &net[-1]);
 
   nn::Dropout& dropout = net.insert(1, nn::Dropout(0.25));
   CHECK(&net[1] == &dropout);
@@ -227,6 +230,9 @@ TEST_CASE("lists: negative indices, insert, pop, extend") {
   mixed.insert(0, nn::Tanh());
   CHECK(types(mixed) == Names{"Tanh", "ReLU"});
   CHECK(mixed.get_buffer("steps").dim() == 0);
+  mixed.add_buffer("2", zeros({}));
+  CHECK_THROWS_WITH_AS(mixed.insert(0, nn::ReLU()), doctest::Contains("a tensor named '2'"),
+                       ValueError);
 
   nn::ParameterList scales({ones({1})});
   scales.extend({ones({2}), ones({3})});

@@ -156,7 +156,7 @@ TEST_CASE("two wrappers of the same parameters") {
         } catch (const DistributedError& e) {
           error = e.what();
         }
-        CHECK_MESSAGE(error.find("two DistributedDataParallel wrappers") != std::string::npos,
+        CHECK_MESSAGE(error.find("averaged by another DistributedDataParallel") != std::string::npos,
                       error);
       },
       kSoon);

@@ -80,6 +80,7 @@ bool Communicator::finish(Deadline deadline) {
       const ncclResult_t result = first ? library_.finalize(communicator_) : poll();
       if (result == ncclSuccess) {
         release([&library = library_, communicator = std::exchange(communicator_, nullptr)] {
+          const cuda::detail::CaptureRelaxed relaxed;
           library.destroy(communicator);
         });
         return true;
