@@ -263,7 +263,7 @@ void LBFGS::keep_up_with_parameters() {
 
 Tensor LBFGS::step(const std::function<Tensor()>& closure) {
   const profiler::detail::LibraryRange range(profiler::Kind::optimizer, name_);
-  has_stepped_ = true;
+  note_step();
   NoGradGuard guard;
   keep_up_with_parameters();
   Tensor loss;

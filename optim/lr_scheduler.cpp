@@ -121,7 +121,8 @@ void LRScheduler::load_state_dict(const StateDict& dict) {
   for (const bool check_only : {true, false}) load(dict, "", check_only);
   // Other schedulers of the optimizer, and its user, may have changed rates since the last step of
   // this one: where the optimizer's own state was loaded, that tells them.
-  if (optimizer_.loads_ != loads_) return;
+  const std::uint64_t loads = std::exchange(loads_, optimizer_.loads_);
+  if (loads != loads_) return;
   if (!optimizer_.restore_loaded_rates()) restore();
 }
 
@@ -324,13 +325,14 @@ void CompositeLR::set_rates() {
       s->step();
       continue;
     }
-    s->last_epoch_ = -1;
-    if (begins_anew()) {
-      s->step_count_ = 0;
-      s->first_step();
-    } else {
-      s->step_count_ = std::max<std::int64_t>(s->step_count_ - 1, 0);  // PyTorch's counts no step
-      s->step();
+    const std::int64_t epoch = std::exchange(s->last_epoch_, -1), count = s->step_count_;
+    try {
+      // PyTorch's counts no step.
+      s->step_count_ = begins_anew() ? 0 : std::max<std::int64_t>(count - 1, 0);
+      begins_anew() ? s->first_step() : s->step();
+    } catch (...) {
+      s->last_epoch_ = epoch, s->step_count_ = count;
+      throw;
     }
   }
   note_rates();

@@ -66,8 +66,8 @@ class LRScheduler {
   ///
   /// An optimizer whose state was loaded has the rates and momenta of that state, in any order of
   /// loading: it keeps them, as in PyTorch, or gets them back if it was loaded before the scheduler
-  /// was made, whose constructor changed them. One whose state was not loaded gets those of the
-  /// scheduler's last step.
+  /// was made, whose constructor changed them (as a change by hand between the two is lost). One
+  /// whose state was not loaded gets those of the scheduler's last step.
   void load_state_dict(const StateDict& dict);
 
  protected:

@@ -279,11 +279,23 @@ void check_control(const Tensor& t, const char* what) {
 
 }  // namespace
 
+void Optimizer::note_step() {
+  has_stepped_ = true;
+  for (Group& g : groups_) g.loaded.reset();
+}
+
 void Optimizer::step() {
+  if (has_scaled_gradients_) {
+    // A module's zero_grad() may have dropped them.
+    const auto has_gradient = [](const Group& g) {
+      return std::ranges::any_of(g.parameters, [](const Tensor& p) { return p.grad().defined(); });
+    };
+    has_scaled_gradients_ = std::ranges::any_of(groups_, has_gradient);
+  }
   FERRITE_CHECK(!has_scaled_gradients_, ValueError, name_,
                 "gradients carry the loss scale of amp.scale(loss).backward(), by which the step "
                 "would be too large: expected amp.step(optimizer), which unscales them, in place "
-                "of optimizer.step(); zero_grad() drops them");
+                "of optimizer.step(); or drop them with optimizer.zero_grad()");
   step({}, {});
 }
 
@@ -291,12 +303,9 @@ void Optimizer::step(const Tensor& inv_scale, const Tensor& found_inf) {
   const profiler::detail::LibraryRange range(profiler::Kind::optimizer, name_);
   check_control(inv_scale, "inv_scale");
   check_control(found_inf, "found_inf");
-  has_stepped_ = true;
+  note_step();
   NoGradGuard guard;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].loaded.reset();
-    step_group(g, inv_scale, found_inf);
-  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) step_group(g, inv_scale, found_inf);
   drop_master_gradients();
 }
 

@@ -214,6 +214,8 @@ class Optimizer {
   }
 
   const char* name_;
+  /// Call it in a step() that does not come to step_group().
+  void note_step();
   bool has_stepped_ = false;
 
  private:

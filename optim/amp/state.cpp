@@ -102,24 +102,24 @@ namespace {
 /// In the place of `node`, which has one output: calls `begin` before its gradient.
 class NotingNode final : public autograd::Node {
  public:
-  NotingNode(IntrusivePtr<Node> node, std::function<void()> begin)
+  NotingNode(IntrusivePtr<Node> node, std::function<void(bool runs)> begin)
       : Node("amp_scale", node->stream), node_(std::move(node)), begin_(std::move(begin)) {
     edges = node_->edges;
   }
   autograd::Gradients backward(autograd::Gradients outputs) override {
-    begin_();
+    begin_(true);
     return node_->backward(std::move(outputs));
   }
   void release_saved() override { node_->release_saved(); }
   Tensor gradient_of_one() override {
     Tensor known = node_->gradient_of_one();
-    if (known.defined()) begin_();
+    if (known.defined()) begin_(false);
     return known;
   }
 
  private:
   const IntrusivePtr<Node> node_;
-  const std::function<void()> begin_;
+  const std::function<void(bool runs)> begin_;  // whether the pass runs already
 };
 
 }  // namespace
@@ -137,19 +137,20 @@ Tensor Amp::State::scale(const Tensor& loss, std::size_t loss_id) {
   const autograd::Edge scaling = autograd::gradient_edge(scaled);
   if (!autograd::recording(scaled) || !scaling.node) return scaled;
   const Tensor out = autograd::alias(scaled);
-  const auto begin = [state = weak_from_this(), loss_id] {
-    if (const auto amp = state.lock()) amp->begin_backward(loss_id);
+  const auto begin = [state = weak_from_this(), loss_id](bool runs) {
+    if (const auto amp = state.lock()) amp->begin_backward(loss_id, runs);
   };
   autograd::detail::link_output(out, make_intrusive<NotingNode>(scaling.node, begin), 0);
   return out;
 }
 
-void Amp::State::begin_backward(std::size_t loss_id) {
+void Amp::State::begin_backward(std::size_t loss_id, bool runs) {
   const std::lock_guard lock(mutex_);
   forget_zeroed();
   current_loss_ = loss_id;
   in_scaled_pass_ = true;
   end_is_noted_ = false;
+  if (runs) note_end();
   for (PerOptimizer& o : optimizers)
     if (o.pending && *o.pending != loss_id && !o.unscaled) put_aside(o);
 }
@@ -160,15 +161,21 @@ void Amp::State::gradient_arrived(std::size_t optimizer) {
   PerOptimizer& o = optimizers[optimizer];
   if (o.unscaled) forget(o);  // the step they were unscaled for was not taken
   o.pending = current_loss_;
-  if (!in_scaled_pass_) return;
-  o.optimizer->has_scaled_gradients_ = true;
+  o.optimizer->has_scaled_gradients_ = in_scaled_pass_;
+  if (in_scaled_pass_) note_end();
+}
+
+/// Of the running pass.
+void Amp::State::note_end() {
   if (std::exchange(end_is_noted_, true)) return;
-  autograd::queue_callback([state = weak_from_this()] {
+  // The pass has the last reference, whether it ends or fails.
+  const std::shared_ptr<void> end(nullptr, [state = weak_from_this()](void*) {
     const auto amp = state.lock();
     if (!amp) return;
     const std::lock_guard lock(amp->mutex_);
     amp->in_scaled_pass_ = false;
   });
+  autograd::queue_callback([end] {});
 }
 
 // ---- Unscaling
@@ -252,7 +259,7 @@ void Amp::State::step(PerOptimizer& o, const Tensor& skip) {
                       [](GradScaler& scaler, auto& seen) { scaler.enter(seen, Stage::stepped); });
   }
   o.pending.reset();
-  o.unscaled = o.has_aside = optimizer.has_scaled_gradients_ = in_scaled_pass_ = false;
+  o.unscaled = o.has_aside = optimizer.has_scaled_gradients_ = false;
   if (std::ranges::none_of(optimizers, [&](const PerOptimizer& other) {
         return has_gradients(other) || other.unscaled;
       }))
@@ -275,11 +282,8 @@ void Amp::State::forget(PerOptimizer& o) {
 }
 
 void Amp::State::forget_zeroed() {
-  for (PerOptimizer& o : optimizers) {
-    if (o.zero_grads == o.optimizer->zero_grads_) continue;
-    forget(o);
-    in_scaled_pass_ = false;  // of a grad(), which no gradient arrives from
-  }
+  for (PerOptimizer& o : optimizers)
+    if (o.zero_grads != o.optimizer->zero_grads_) forget(o);
 }
 
 }  // namespace ferrite::optim::amp

@@ -43,8 +43,8 @@ struct Amp::State : std::enable_shared_from_this<State> {
 
   GradScaler& scaler(std::size_t loss_id, const char* op);
   Tensor scale(const Tensor& loss, std::size_t loss_id);
-  /// Called when backward() of a scaled loss begins.
-  void begin_backward(std::size_t loss_id);
+  /// Called when backward() of a scaled loss begins; `runs`: whether its pass is the running one.
+  void begin_backward(std::size_t loss_id, bool runs);
   /// Called for each parameter when its gradient is complete.
   void gradient_arrived(std::size_t optimizer);
 
@@ -65,6 +65,7 @@ struct Amp::State : std::enable_shared_from_this<State> {
 
  private:
   void hook_parameters(std::size_t optimizer);
+  void note_end();
   GradScaler& ready_scaler(std::size_t loss_id, const Device& device);
   void unscale_with(PerOptimizer& o, std::size_t loss_id);
   void for_each_unscaled(const PerOptimizer& o, auto&& f);

@@ -85,6 +85,19 @@ TEST_CASE("a plain step() of scaled gradients is an error") {
     toy.sgd.zero_grad();
     toy.loss().backward();
     CHECK_NOTHROW(toy.sgd.step());
+    // grad() accumulates nothing, and a module's zero_grad() drops gradients, too.
+    toy.sgd.zero_grad();
+    autograd::grad({amp.scale(toy.loss())}, {toy.layer.weight});
+    toy.loss().backward();
+    CHECK_NOTHROW(toy.sgd.step());
+    toy.sgd.zero_grad();
+    amp.scale(toy.loss()).backward();
+    toy.layer.zero_grad();
+    CHECK_NOTHROW(toy.sgd.step());
+    amp.scale(toy.loss()).backward();
+    toy.layer.zero_grad();
+    toy.loss().backward();
+    CHECK_NOTHROW(toy.sgd.step());
   }
   // Where there is no scale there is nothing to unscale.
   for (const Options& options :

@@ -8,6 +8,8 @@
 
 #include "ferrite/core/warning.h"
 #include "ferrite/ops/creation.h"
+#include "ferrite/ops/reduce.h"
+#include "ferrite/optim/lbfgs.h"
 #include "ferrite/optim/lr_scheduler.h"
 #include "ferrite/optim/sgd.h"
 
@@ -101,6 +103,31 @@ TEST_CASE("a scheduler that is loaded alone gives the optimizer its rate") {
   for (int i = 0; i < 2; ++i) sgd.step(), scheduler.step();
   alone.load_state_dict(scheduler.state_dict());
   CHECK(other.lr() == 0.05);
+}
+
+TEST_CASE("a scheduler that is loaded alone after a resume does so as well") {
+  SGD first = sgd_of();
+  StepLR drops(first, 2, 0.5);
+  const StateDict optimizer = first.state_dict().clone(), schedule = drops.state_dict();
+  SGD sgd = sgd_of();
+  StepLR resumed(sgd, 2, 0.5);
+  sgd.load_state_dict(optimizer);
+  resumed.load_state_dict(schedule);
+  for (int i = 0; i < 4; ++i) sgd.step(), resumed.step();
+  CHECK(sgd.lr() == doctest::Approx(0.025));
+  resumed.load_state_dict(schedule);
+  CHECK(sgd.lr() == doctest::Approx(0.1));
+
+  // An optimizer with a step of its own forgets what was loaded before it.
+  const Tensor weight = zeros({1}).set_requires_grad();
+  LBFGS lbfgs({weight}, {.lr = 0.5});
+  StepLR halves(lbfgs, 1, 0.5);
+  lbfgs.load_state_dict(lbfgs.state_dict().clone());
+  halves.load_state_dict(halves.state_dict());
+  lbfgs.step([&] { return weight.sum(); });
+  halves.step();
+  halves.load_state_dict(halves.state_dict());
+  CHECK(lbfgs.lr() == doctest::Approx(0.25));
 }
 
 TEST_CASE("warm restarts go on after any epoch") {
