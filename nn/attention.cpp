@@ -135,11 +135,16 @@ Tensor additive(const Tensor& mask, DType dtype) {
                      logical_not(mask), -std::numeric_limits<double>::infinity());
 }
 
-/// Both masks, one of which may be undefined.
+/// Both masks, one of which may be undefined. Those of 16 bits in float32, in which the sum of
+/// their lowest numbers is finite.
 Tensor both(const Tensor& a, const Tensor& b, DType dtype) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   if (a.dtype() == kBool && b.dtype() == kBool) return logical_and(a, b);
-  return additive(a, dtype) + additive(b, dtype);
+  const auto wide = [&](const Tensor& mask) {
+    const Tensor t = additive(mask, dtype);
+    return itemsize(t.dtype()) == 2 ? t.to(kFloat32) : t;
+  };
+  return wide(a) + wide(b);
 }
 
 }  // namespace
@@ -170,7 +175,6 @@ Tensor MultiheadAttention::mask(const Tensor& query, const Tensor& key,
                   given.shape());
     padding = attending(keys, "key_padding_mask").reshape({batch, 1, 1, sources});
   }
-  // Converted after the addition: two masks of float16's lowest number have -inf as their sum.
   mask = both(mask, padding, query.dtype());
   if (mask.defined()) mask = converted(mask, query.dtype());
   const int more = (bias_k.defined() ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);

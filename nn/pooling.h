@@ -95,6 +95,8 @@ template <AdaptivePool kind, int N>
 class AdaptivePoolNd : public Module {
  public:
   explicit AdaptivePoolNd(AdaptiveSize<N> output_size) : output_size_(output_size) {}
+  /// `{1}`, too, is one number.
+  explicit AdaptivePoolNd(std::int64_t output_size) requires(N == 1) : output_size_(output_size) {}
   Tensor forward(const Tensor& input) override;
   /// PyTorch's return_indices.
   std::pair<Tensor, Tensor> forward_with_indices(const Tensor& input) requires(kind ==

@@ -261,7 +261,9 @@ Tensor searchsorted(T sorted, T values, const SearchOptions& options) {
         ops::check_real(sorted, "searchsorted");
         ops::check_real(values, "searchsorted");
         const NoGradGuard guard;
-        const DType dtype = ops::result_type(sorted, values);
+        // Integers that a float32 cannot tell apart stay different.
+        const bool mixed = is_floating(sorted.dtype()) != is_floating(values.dtype());
+        const DType dtype = mixed ? kFloat64 : ops::result_type(sorted, values);
         const bool one = sorted.dim() == 1;
         bool fits = sorted.dim() > 0 && (one || sorted.dim() == values.dim());
         for (int d = 0; !one && fits && d < sorted.dim() - 1; ++d)

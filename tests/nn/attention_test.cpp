@@ -135,6 +135,12 @@ TEST_CASE("MultiheadAttention of 16-bit types: finite masks stay finite") {
       check_close(weights.to(kFloat32), full({2, 3, 3}, 1.0 / 3), 0.02, 0.02);
       CHECK(isfinite(output).all().item<bool>());
     }
+    // The sum of float16's lowest numbers.
+    const Tensor low = full({3, 3}, -65504, {.dtype = dtype});
+    CHECK(isfinite(
+              attention(x, x, x, {.key_padding_mask = low.slice(0, 0, 2), .attn_mask = low}).output)
+              .all()
+              .item<bool>());
     const Tensor never = full({3, 3}, -INFINITY);
     never.select(1, 0).fill_(0);
     check_close(attention(x, x, x, {.attn_mask = never}).weights.to(kFloat32).select(2, 0),

@@ -157,7 +157,7 @@ TEST_CASE("adaptive poolings keep the sizes that are not given") {
   CHECK(nn::AdaptiveMaxPool3d({2, std::nullopt, 1})(volume).shape() == Shape{2, 2, 4, 1});
   CHECK(nn::AdaptiveAvgPool1d(std::nullopt)(image[0]).shape() == Shape{2, 4, 7});
   CHECK(nn::AdaptiveAvgPool2d(Pair(2, 1)).extra_repr() == "output_size=(2, 1)");
-  CHECK(nn::AdaptiveAvgPool1d(5).extra_repr() == "output_size=5");
+  CHECK(nn::AdaptiveAvgPool1d({5}).extra_repr() == "output_size=5");
   CHECK_THROWS_AS(pool(ones({3})), ShapeError);
 }
 
