@@ -156,8 +156,8 @@ TEST_CASE("two wrappers of the same parameters") {
         } catch (const DistributedError& e) {
           error = e.what();
         }
-        CHECK_MESSAGE(error.find("averaged by another DistributedDataParallel") != std::string::npos,
-                      error);
+        CHECK_MESSAGE(
+            error.find("averaged by another DistributedDataParallel") != std::string::npos, error);
       },
       kSoon);
 }
