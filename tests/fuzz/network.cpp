@@ -138,13 +138,18 @@ Seeds seeds_of_store() {
                                     .number(std::uint64_t{3})) +
                         from(0x39, Writer(Command::failure).text("group 1").text("why")) +
                         from(0x38, Writer(Command::leave)) + from(0x81, Writer(Command::leave));
-  std::string many, waits;
+  std::string many, waits, expiring;
   for (int i = 0; i < 20'000; ++i) {
     many += set(i, fmt::format("key {}", i), "v");
     waits += get(i, "none");
   }
-  return {store, monitor, store + monitor,
-          many,  waits,   join(0, 1) + beat(0, 1, 4000) + beat(0, 2, 4000)};
+  // All expire at once, after clients without waits have left.
+  for (int i = 0; i < 20'000; ++i) expiring += get(0, "none");
+  for (int i = 0; i < 20'000; ++i) expiring += from(0x81, Writer(Command::leave));
+  for (int i = 0; i < 4; ++i) expiring += from(0x39, Writer(Command::leave));
+  return {store,   monitor, store + monitor,
+          many,    waits,   join(0, 1) + beat(0, 1, 4000) + beat(0, 2, 4000),
+          expiring};
 }
 
 const Registered kStore({.name = "store",

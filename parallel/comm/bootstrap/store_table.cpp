@@ -63,11 +63,10 @@ bool StoreTable::put(const std::string& key, std::string value) {
 
   const auto waits = waits_of_key_.find(key);
   if (waits == waits_of_key_.end()) return true;
-  for (const Waits::iterator wait : waits->second) {
-    answer(wait->second.client, wait->second.request, kept);
-    waits_.erase(wait);
+  for (const std::uint64_t number : Numbers(waits->second)) {
+    const Wait wait = take(number);
+    answer(wait.client, wait.request, kept);
   }
-  waits_of_key_.erase(waits);
   return true;
 }
 
@@ -95,8 +94,12 @@ bool StoreTable::handle_get(ClientId client, std::uint32_t request, Reader& mess
     answer(client, Answer::timed_out, request);
   } else {
     const auto wait = std::min<std::uint64_t>(timeout, links::kLongestWait.count());
-    waits_of_key_[key].push_back(
-        waits_.emplace(now + std::chrono::milliseconds(wait), Wait{client, request, key}));
+    const TimePoint deadline = now + std::chrono::milliseconds(wait);
+    const std::uint64_t number = requested_++;
+    waits_.emplace(number, Wait{client, request, key, deadline});
+    deadlines_.emplace(deadline, number);
+    waits_of_key_[key].insert(number);
+    waits_of_client_[client].insert(number);
   }
   return true;
 }
@@ -153,28 +156,31 @@ bool StoreTable::handle_erase(ClientId client, std::uint32_t request, Reader& me
   return true;
 }
 
-void StoreTable::forget(Waits::iterator wait) {
-  const auto of_key = waits_of_key_.find(wait->second.key);
-  std::erase(of_key->second, wait);
-  if (of_key->second.empty()) waits_of_key_.erase(of_key);
-  waits_.erase(wait);
+StoreTable::Wait StoreTable::take(std::uint64_t number) {
+  Wait wait = std::move(waits_.extract(number).mapped());
+  deadlines_.erase({wait.deadline, number});
+  const auto remove = [number](auto& numbers, const auto& key) {
+    const auto found = numbers.find(key);
+    found->second.erase(number);
+    if (found->second.empty()) numbers.erase(found);
+  };
+  remove(waits_of_key_, wait.key);
+  remove(waits_of_client_, wait.client);
+  return wait;
 }
 
 void StoreTable::disconnected(ClientId client) {
-  for (auto wait = waits_.begin(); wait != waits_.end();) {
-    const auto next = std::next(wait);
-    if (wait->second.client == client) forget(wait);
-    wait = next;
-  }
+  const auto waits = waits_of_client_.find(client);
+  if (waits == waits_of_client_.end()) return;
+  for (const std::uint64_t number : Numbers(waits->second)) take(number);
 }
 
 TimePoint StoreTable::expire(TimePoint now) {
-  while (!waits_.empty() && waits_.begin()->first <= now) {
-    const Wait wait = waits_.begin()->second;
-    forget(waits_.begin());
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const Wait wait = take(deadlines_.begin()->second);
     answer(wait.client, Answer::timed_out, wait.request);
   }
-  return waits_.empty() ? TimePoint::max() : waits_.begin()->first;
+  return deadlines_.empty() ? TimePoint::max() : deadlines_.begin()->first;
 }
 
 }  // namespace ferrite::parallel::bootstrap

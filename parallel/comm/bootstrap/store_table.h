@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
+#include <utility>
 
 #include "ferrite/parallel/comm/bootstrap/store_protocol.h"
 
@@ -40,8 +40,10 @@ class StoreTable {
     ClientId client;
     std::uint32_t request;
     std::string key;
+    TimePoint deadline;
   };
-  using Waits = std::multimap<TimePoint, Wait>;
+  /// Waits are numbered in the order of their requests.
+  using Numbers = std::set<std::uint64_t>;
 
   bool put(const std::string& key, std::string value);
   bool handle_set(ClientId client, std::uint32_t request, protocol::Reader& message);
@@ -51,14 +53,18 @@ class StoreTable {
   bool handle_erase(ClientId client, std::uint32_t request, protocol::Reader& message);
   void answer(ClientId client, protocol::Answer answer, std::uint32_t request);
   void answer(ClientId client, std::uint32_t request, std::string_view value);
-  void forget(Waits::iterator wait);
+  /// Removes a wait, in logarithmic time however many others have its key or its client.
+  Wait take(std::uint64_t number);
 
   const std::size_t max_bytes_;
   const SendTo send_;
   std::size_t bytes_ = 0;
   std::unordered_map<std::string, std::string> values_;
-  Waits waits_;  // ordered by their deadlines
-  std::unordered_map<std::string, std::vector<Waits::iterator>> waits_of_key_;
+  std::uint64_t requested_ = 0;  // waits
+  std::unordered_map<std::uint64_t, Wait> waits_;
+  std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
+  std::unordered_map<std::string, Numbers> waits_of_key_;
+  std::unordered_map<ClientId, Numbers> waits_of_client_;
 };
 
 }  // namespace ferrite::parallel::bootstrap
