@@ -390,8 +390,7 @@ TEST_CASE("a backward with the wrong number or kind of gradients is found out") 
       AutogradError);
   CHECK_FALSE(x.grad().defined());
   // Of an inner tensor, whose own backward could compute something of it.
-  const Tensor w = leaf({1, 2}), inner = w * 2;
-  Tensor out = no_grad([&] { return inner * 1; });
+  const Tensor w = leaf({1, 2}), inner = w * 2, out = no_grad([&] { return inner * 1; });
   autograd::record(out, "summing", {inner},
                    [](const Tensor& g, autograd::Needs) { return sum(g).unsqueeze(0); });
   CHECK_THROWS_WITH_AS(sum(out).backward(),
