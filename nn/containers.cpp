@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "ferrite/nn/fused.h"
 
@@ -14,6 +15,14 @@ std::vector<std::string> names(const std::vector<Named>& items) {
   std::vector<std::string> out;
   for (const auto& [name, item] : items) out.push_back(name);
   return out;
+}
+
+/// The number that a name is, if it is one.
+std::optional<std::uint64_t> number_of(const std::string& name) {
+  std::uint64_t number = 0;
+  const char* const end = name.data() + name.size();
+  if (std::from_chars(name.data(), end, number).ptr != end) return {};
+  return number;
 }
 
 /// The number, from 0 on, of the element that `index` means, which may count from the end.
@@ -45,10 +54,7 @@ void Module::number_children() {
   const std::size_t count = num_children();
   for (const Entry& e : registry_) {
     if (e.kind == Kind::module) continue;
-    std::size_t number = count;
-    const char* const end = e.name.data() + e.name.size();
-    FERRITE_CHECK(std::from_chars(e.name.data(), end, number).ptr != end || number >= count,
-                  ValueError, "module",
+    FERRITE_CHECK(number_of(e.name).value_or(count) >= count, ValueError, "module",
                   "modules of {} cannot be named by their numbers: it has a tensor named '{}'",
                   name(), e.name);
   }
@@ -67,12 +73,9 @@ std::string Module::free_number(std::size_t first) {
 std::vector<const Tensor*> Module::numbered_parameters() const {
   std::vector<std::pair<std::uint64_t, const Tensor*>> found;
   for (const Entry& e : registry_) {
-    std::uint64_t number = 0;
-    const char* const end = e.name.data() + e.name.size();
-    const bool is_number = std::from_chars(e.name.data(), end, number).ptr == end;
     // Computed ones, too: weight_norm() makes an element of others.
-    if (is_number && (e.kind == Kind::parameter || e.kind == Kind::computed))
-      found.emplace_back(number, &tensor_of(e));
+    if (e.kind != Kind::parameter && e.kind != Kind::computed) continue;
+    if (const auto number = number_of(e.name)) found.emplace_back(*number, &tensor_of(e));
   }
   std::ranges::sort(found);
   std::vector<const Tensor*> out;

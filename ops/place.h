@@ -61,8 +61,8 @@ struct SearchOptions {
 };
 /// The first place, or with `right` the last, where each value can be put into its sorted row:
 /// int64 (int32 with out_int32) in the shape of the values, [..., m], with rows `sorted` [..., n],
-/// or one row [n] for all. NaN counts as larger than every number. Dtypes are promoted. ShapeError
-/// for other shapes.
+/// or one row [n] for all. NaN counts as larger than every number. Dtypes are promoted, an integer
+/// beside a floating one to float64. ShapeError for other shapes.
 ///
 ///   Tensor row = from_vector<float>({1, 3, 5}, {3}), values = from_vector<float>({0, 3, 9}, {3});
 ///   Tensor places = searchsorted(row, values);  // 0, 1, 3
