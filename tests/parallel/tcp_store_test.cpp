@@ -168,6 +168,27 @@ TEST_CASE("waiting for a key returns its value, or an error if it does not arriv
   CHECK(store.get("never", 0ms) == "still works");
 }
 
+TEST_CASE("no wait ends early on a connection that is busy") {
+  bootstrap::TcpStoreServer server({});
+  bootstrap::TcpStore store(server.address(), "", 10s);
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 3; ++i) {
+    busy.emplace_back([&] {
+      while (!stop) store.set("value", std::string(20'000, 'v'));
+    });
+  }
+  auto shortest = Clock::duration::max();
+  for (int i = 0; i < 300; ++i) {
+    const auto begin = Clock::now();
+    CHECK_THROWS_AS(store.get("never", 1ms), DistributedError);
+    shortest = std::min(shortest, Clock::now() - begin);
+  }
+  stop = true;
+  for (std::thread& thread : busy) thread.join();
+  CHECK(shortest >= 1ms);
+}
+
 TEST_CASE("sums of many clients and threads are each seen once") {
   bootstrap::TcpStoreServer server({});
   constexpr int clients = 4, threads_each = 3, rounds = 50;

@@ -335,7 +335,8 @@ bool TcpStoreServer::Impl::handle(ClientId id, std::string_view bytes) {
   Reader message(bytes);
   const auto command = message.number<std::uint8_t>();
   if (StoreTable::is_command(command)) {
-    return keys_.handle(id, static_cast<Command>(command), message, now_);
+    // Not now_: the message can have come later, and its wait would end early.
+    return keys_.handle(id, static_cast<Command>(command), message, Clock::now());
   }
   return MonitorTable::is_command(command) &&
          monitor_.handle(id, static_cast<Command>(command), message, now_);
