@@ -11,6 +11,7 @@
 
 #include "ferrite/emulator/block.h"
 #include "ferrite/emulator/emulator.h"
+#include "ferrite/emulator/warp.h"
 #include "ferrite/tests/emulator/src/memory.h"
 #include "ferrite/tests/emulator/src/sanitizer.h"
 #include "ferrite/tests/emulator/src/scheduler.h"
