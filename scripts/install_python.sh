@@ -38,7 +38,8 @@ mkdir -p build
 log=build/$name.log
 python3 -m venv "$folder" >"$log" 2>&1 ||
   without "python3 -m venv failed ($log); on Debian or Ubuntu: apt-get install python3-venv"
-timeout 300 "$folder/bin/pip" install --quiet --disable-pip-version-check --no-input \
+# A test imports a small part, which Python compiles then.
+timeout 300 "$folder/bin/pip" install --no-compile --quiet --disable-pip-version-check --no-input \
   --retries 1 --timeout 15 "${packages[@]}" >"$log" 2>&1 || without "pip could not install it ($log)"
 found=$("$folder/bin/python" -c "$show" 2>"$log") || without "it does not start ($log)"
 echo "$found installed in $folder"
