@@ -107,9 +107,9 @@ fi
 cmake -S "$here/consumer" -B "$scratch/subdirectory" -DFERRITE_SOURCE="$here/../.." -DFERRITE_CUDA=OFF \
   -DFERRITE_TESTS=OFF -DFERRITE_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 cmake --build "$scratch/subdirectory" --target consumer_objects
-# FetchContent takes the folder from elsewhere: a program with the core library must compile, which takes half the
-# time without optimization, link and run. A
-# project that fetches Ferrite without FERRITE_TESTS=OFF and the like must not get Ferrite's own programs.
+# FetchContent takes the folder from elsewhere: a program with the core library must compile, link and run, here in
+# a debug build, which takes half the time. A project that fetches Ferrite without FERRITE_TESTS=OFF and the like must
+# not get Ferrite's own programs.
 cmake -S "$here/consumer" -B "$scratch/fetched" -DFERRITE_SOURCE="$here/../.." -DFETCH=ON -DFERRITE_CUDA=OFF \
   -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" "$@"
 if cmake --build "$scratch/fetched" --target help | grep -E '\b(lenet|test_core)\b'; then
