@@ -3,6 +3,7 @@
 
 #include "ferrite/core/dlpack.h"
 #include "ferrite/core/error.h"
+#include "ferrite/core/views.h"
 
 namespace {
 
@@ -44,7 +45,7 @@ dlpack::ManagedTensor* ferrite_numbers() {
     delete[] memory;
     --live_tensors;
   });
-  return to_dlpack(as_strided(tensor, {3, 2}, {1, 3}, 0));
+  return to_dlpack(geometry::as_strided(tensor, {3, 2}, {1, 3}, 0));
 }
 
 int ferrite_live_tensors() { return live_tensors; }
