@@ -54,9 +54,12 @@ Tensor hypot(T a, T b) {
            [a = Saved(a), b = Saved(b), out = Saved::output(o.out), la = Like(a), lb = Like(b)](
                T grad, Needs needs) -> Gradients {
              const Tensor length = out.get();
-             const Tensor slope = where(eq(length, 0), 0, grad / length);
-             return {needs[0] ? la.reduce(slope * a.get()) : Tensor(),
-                     needs[1] ? lb.reduce(slope * b.get()) : Tensor()};
+             // At most 1; the gradient over a short length would leave the range of 16 bits.
+             const auto slope = [&](T side) {
+               return grad * where(eq(length, 0), 0, side / length);
+             };
+             return {needs[0] ? la.reduce(slope(a.get())) : Tensor(),
+                     needs[1] ? lb.reduce(slope(b.get())) : Tensor()};
            });
   return o.out;
 }

@@ -9,6 +9,7 @@
 #include "ferrite/kernels/unary.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
+#include "ferrite/ops/blend.h"
 #include "ferrite/ops/compare.h"
 #include "ferrite/ops/creation.h"
 #include "ferrite/ops/defined.h"
@@ -282,10 +283,13 @@ Tensor atan2(const Tensor& a, const Tensor& b) {
              const auto number = [&](const Tensor& t) {
                return is_floating(t.dtype()) ? t : t.to(grad.dtype());
              };
-             const Tensor y = number(a.get()), x = number(b.get()), d = square(y) + square(x);
-             const Tensor scaled = where(eq(d, 0), 0, grad / d);
-             return {needs[0] ? la.reduce(scaled * x) : Tensor(),
-                     needs[1] ? lb.reduce(neg(scaled * y)) : Tensor()};
+             const Tensor y = number(a.get()), x = number(b.get()), radius = hypot(y, x);
+             // Divided twice: a square would leave the range of 16 bits, and of others.
+             const auto slope = [&](const Tensor& t) {
+               return grad * where(eq(radius, 0), 0, t / radius / radius);
+             };
+             return {needs[0] ? la.reduce(slope(x)) : Tensor(),
+                     needs[1] ? lb.reduce(neg(slope(y))) : Tensor()};
            });
   return o.out;
 }

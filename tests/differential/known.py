@@ -294,7 +294,7 @@ KNOWN = [
      "integers have no softmax, also where there are none; PyTorch lets empty tensors pass"),
     ("(eq|ne|lt|le|gt|ge)_scalar", "value", always,
      "numbers beside 16-bit tensors are compared unrounded, as PyTorch does on CUDA devices"),
-    ("atan2", "gradient value", lambda case: any(d in case.dtypes for d in INTEGERS),
+    ("atan2_?", "gradient value", lambda case: any(d in case.dtypes for d in INTEGERS),
      "integers are squared as floating numbers; PyTorch squares them as integers, which overflow"),
     ("mul|div|rdiv_scalar", VALUE, lambda case: mixed(case) and any(
         len(x.base.shape) == 0 for x in case.inputs),
