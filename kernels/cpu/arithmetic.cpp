@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "ferrite/kernels/cpu/binary_loop.h"
+#include "ferrite/kernels/cpu/float_math.h"
 #include "ferrite/kernels/cpu/loops.h"
 #include "ferrite/kernels/element_arithmetic.h"
 
@@ -22,6 +24,18 @@ BinaryRun<E, E> run_of(F) {
     else
       fast_run(out, a, a_step, b, b_step, n, F());
   };
+}
+
+/// The same of a function of float_math.h.
+template <class E, class F>
+BinaryRun<E, E> run_of_float(F f) {
+  if constexpr (sizeof(E) == 8)
+    return run_of<E, true>(f);
+  else
+    return [](E* out, const E* a, std::int64_t a_step, const E* b, std::int64_t b_step,
+              std::int64_t n, const void*) {
+      float_math::transform(out, n, F(), std::pair(a, a_step), std::pair(b, b_step));
+    };
 }
 
 /// elements::truncated_remainder(), at once where std::fmod() takes a step for each bit of the
@@ -76,7 +90,8 @@ BinaryRun<E, E> run_of(BinaryOp op) {
           if (b_step == 0 && n > 0 && *b == 3)
             fast_run(out, a, a_step, b, b_step, n, [](E x, E) { return x * x * x; });
           else
-            plain_run(out, a, a_step, b, b_step, n, [](E x, E y) { return elements::power(x, y); });
+            run_of_float<E>([](const auto& x, const auto& y) { return float_math::pow(x, y); })(
+                out, a, a_step, b, b_step, n, nullptr);
         };
       return run_of<E, true>([](E a, E b) { return elements::power(a, b); });
     // A NaN operand gives NaN, as in PyTorch.
@@ -91,10 +106,14 @@ BinaryRun<E, E> run_of(BinaryOp op) {
     case BinaryOp::fmod:
       return run_of<E, true>([](E a, E b) { return truncated_remainder(a, b); });
     case BinaryOp::atan2:
-      if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::atan2(a, b); });
+      if constexpr (floating)
+        return run_of_float<E>(
+            [](const auto& a, const auto& b) { return float_math::atan2(a, b); });
       return nullptr;
     case BinaryOp::hypot:
-      if constexpr (floating) return run_of<E, true>([](E a, E b) { return std::hypot(a, b); });
+      if constexpr (floating)
+        return run_of_float<E>(
+            [](const auto& a, const auto& b) { return float_math::hypot(a, b); });
       return nullptr;
     case BinaryOp::copysign:
       if constexpr (floating) return run_of<E>([](E a, E b) { return std::copysign(a, b); });

@@ -1,3 +1,7 @@
+#include <cmath>
+#include <utility>
+
+#include "ferrite/kernels/cpu/float_math.h"
 #include "ferrite/kernels/cpu/simd_math.h"
 #include "ferrite/kernels/cpu/unary.h"
 #include "ferrite/kernels/special_functions.h"
@@ -18,6 +22,17 @@ Block<C> block_of_numbers(F) {
   return [](C* out, const C* in, std::int64_t n, C, C) {
     for (std::int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
   };
+}
+
+/// The same of a function of float_math.h.
+template <class C, class F>
+Block<C> block_of_float(F f) {
+  if constexpr (sizeof(C) == 8)
+    return block_of_numbers<C>(f);
+  else
+    return [](C* out, const C* in, std::int64_t n, C, C) {
+      float_math::transform(out, n, F(), std::pair(in, std::int64_t{1}));
+    };
 }
 
 // Not std::lgamma, which writes the sign to a variable that all threads share.
@@ -64,7 +79,7 @@ Block<C> math_block(UnaryOp op) {
     case UnaryOp::exp:
       return block_of<C>([](const auto& x) { return simd::exp(x); });
     case UnaryOp::exp2:
-      return block_of_numbers<C>([](C x) { return std::exp2(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::exp2(x); });
     case UnaryOp::expm1:
       return block_of<C>([](const auto& x) { return simd::expm1(x); });
     case UnaryOp::log:
@@ -72,7 +87,7 @@ Block<C> math_block(UnaryOp op) {
     case UnaryOp::log1p:
       return block_of<C>([](const auto& x) { return simd::log1p(x); });
     case UnaryOp::log2:
-      return block_of_numbers<C>([](C x) { return std::log2(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::log2(x); });
     case UnaryOp::sqrt:
       return block_of_numbers<C>([](C x) { return std::sqrt(x); });
     case UnaryOp::rsqrt:
@@ -84,29 +99,29 @@ Block<C> math_block(UnaryOp op) {
     case UnaryOp::cos:
       return block_of<C>([](const auto& x) { return simd::cos(x); });
     case UnaryOp::tan:
-      return block_of_numbers<C>([](C x) { return std::tan(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::tan(x); });
     case UnaryOp::asin:
-      return block_of_numbers<C>([](C x) { return std::asin(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::asin(x); });
     case UnaryOp::acos:
-      return block_of_numbers<C>([](C x) { return std::acos(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::acos(x); });
     case UnaryOp::atan:
-      return block_of_numbers<C>([](C x) { return std::atan(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::atan(x); });
     case UnaryOp::sinh:
-      return block_of_numbers<C>([](C x) { return std::sinh(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::sinh(x); });
     case UnaryOp::cosh:
-      return block_of_numbers<C>([](C x) { return std::cosh(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::cosh(x); });
     case UnaryOp::asinh:
-      return block_of_numbers<C>([](C x) { return std::asinh(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::asinh(x); });
     case UnaryOp::acosh:
-      return block_of_numbers<C>([](C x) { return std::acosh(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::acosh(x); });
     case UnaryOp::atanh:
-      return block_of_numbers<C>([](C x) { return std::atanh(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::atanh(x); });
     case UnaryOp::log10:
-      return block_of_numbers<C>([](C x) { return std::log10(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::log10(x); });
     case UnaryOp::erfc:
-      return block_of_numbers<C>([](C x) { return std::erfc(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::erfc(x); });
     case UnaryOp::erfinv:
-      return block_of_numbers<C>([](C x) { return special::erfinv(x); });
+      return block_of_float<C>([](const auto& x) { return float_math::erfinv(x); });
     case UnaryOp::lgamma:
       return block_of_numbers<C>([](C x) { return log_gamma(x); });
     case UnaryOp::polygamma:
