@@ -138,6 +138,12 @@ Seeds seeds_of_store() {
                                     .number(std::uint64_t{3})) +
                         from(0x39, Writer(Command::failure).text("group 1").text("why")) +
                         from(0x38, Writer(Command::leave)) + from(0x81, Writer(Command::leave));
+  // Ranks that are silent, and questions that nothing answers.
+  std::string questions = join(0, 2) + join(1, 2);
+  for (int i = 0; i < 20'000; ++i)
+    questions += from(
+        i % 2,
+        Writer(Command::blame).number(std::uint32_t(i)).text("group 0").number(std::uint64_t{3}));
   std::string many, waits, expiring;
   for (int i = 0; i < 20'000; ++i) {
     many += set(i, fmt::format("key {}", i), "v");
@@ -147,9 +153,9 @@ Seeds seeds_of_store() {
   for (int i = 0; i < 20'000; ++i) expiring += get(0, "none");
   for (int i = 0; i < 20'000; ++i) expiring += from(0x81, Writer(Command::leave));
   for (int i = 0; i < 4; ++i) expiring += from(0x39, Writer(Command::leave));
-  return {store,   monitor, store + monitor,
-          many,    waits,   join(0, 1) + beat(0, 1, 4000) + beat(0, 2, 4000),
-          expiring};
+  return {store,    monitor,  store + monitor,
+          many,     waits,    join(0, 1) + beat(0, 1, 4000) + beat(0, 2, 4000),
+          expiring, questions};
 }
 
 const Registered kStore({.name = "store",

@@ -276,6 +276,40 @@ TEST_CASE("a question waits a moment for the news that answers it") {
   CHECK(contains(job.blamed[TableJob::client(0)][0], "rank 2 was lost"));
 }
 
+TEST_CASE("each of several questions is answered when its news come, the others at last") {
+  TableJob job(3);
+  const auto ask = [&](int rank, std::uint32_t request, const char* group) {
+    job.say(rank, Writer(Command::blame).number(request).text(group).number(std::uint64_t{1}));
+  };
+  const auto answers = [&](int rank) { return job.blamed[TableJob::client(rank)]; };
+  for (int rank = 0; rank < 3; ++rank)
+    for (const char* group : {"a", "b"}) job.report(rank, group, 1, kSum, true);
+  ask(0, 1, "a");
+  ask(1, 2, "b");
+  ask(2, 3, "a");
+  job.pass(10ms);
+  ask(0, 4, "b");
+  // All have reported since, which tells nothing.
+  for (int rank = 0; rank < 3; ++rank) job.beat(rank);
+  job.pass(10ms);
+  CHECK(job.blamed.empty());
+  // A report of a failure answers questions about its group, though not that rank's own.
+  job.fail(2, "a", "no space left");
+  job.pass(10ms);
+  CHECK(answers(0) == std::vector<std::string>{"no space left"});
+  CHECK(answers(1).empty());
+  CHECK(answers(2).empty());
+  job.fail(0, "b", "out of memory");
+  job.pass(10ms);
+  CHECK(answers(1) == std::vector<std::string>{"out of memory"});
+  // The rest have waited long enough, those that were asked first before the others.
+  job.pass(211ms);
+  CHECK(answers(2) == std::vector<std::string>{""});
+  CHECK(answers(0).size() == 1);
+  job.pass(10ms);
+  CHECK(answers(0) == std::vector<std::string>{"no space left", ""});
+}
+
 TEST_CASE("ranks that are affected by another one are told apart from the cause") {
   const auto affected = [](TableJob& job) {
     std::vector<int> ranks;

@@ -122,9 +122,9 @@ bool MonitorTable::failure(Run& run, int rank, Reader& message, TimePoint now) {
   const std::string group(message.text(kMaxName));
   const std::string reason(message.text(kMaxReason));
   if (!message.ended()) return false;
-  if (run.failures.size() < kMaxGroups) {
-    run.failures.try_emplace(group, Failure{rank, reason, now + kHold, false});
-  }
+  if (run.failures.size() < kMaxGroups &&
+      run.failures.try_emplace(group, Failure{rank, reason, now + kHold, false}).second)
+    run.new_failures = true;
   return true;
 }
 
@@ -133,32 +133,58 @@ bool MonitorTable::blame(ClientId client, Run& run, int rank, Reader& message, T
   question.group = message.text(kMaxName);
   question.sequence = message.number<std::uint64_t>();
   if (!message.ended()) return false;
-  if (!answer(run, question, now)) {
+  if (const std::string words = certainty(run, question); !words.empty()) {
+    answer(question, words, now);
+  } else {
     run.questions.push_back(std::move(question));
     tell(run, Writer(Answer::report).take());
   }
   return true;
 }
 
-/// False if it is too early to answer.
-bool MonitorTable::answer(Run& run, const Question& question, TimePoint now) {
-  std::string words = run.first_loss;
-  // Reported by that rank itself, so it is certain.
-  if (const auto known = run.failures.find(question.group);
-      words.empty() && known != run.failures.end() && known->second.reporter != question.asker)
-    words = known->second.reason;
-  if (words.empty()) {
-    const bool all_heard = std::all_of(run.ranks.begin(), run.ranks.end(), [&](const Rank& rank) {
-      return rank.state != State::present || rank.heard > question.asked;
+/// What needs no more reports; empty if there is nothing.
+std::string MonitorTable::certainty(const Run& run, const Question& question) {
+  if (!run.first_loss.empty()) return run.first_loss;
+  // Reported by that rank itself.
+  const auto known = run.failures.find(question.group);
+  if (known == run.failures.end() || known->second.reporter == question.asker) return "";
+  return known->second.reason;
+}
+
+/// Answers the questions for which it is not too early. A question is looked at as it is asked,
+/// when there are new failures, when all ranks have reported, and at last; never at every call,
+/// which would take a time quadratic in their number.
+void MonitorTable::answer(Run& run, TimePoint now) {
+  auto& questions = run.questions;
+  if (std::exchange(run.new_failures, false) || !run.first_loss.empty())
+    std::erase_if(questions, [&](const Question& q) {
+      const std::string words = certainty(run, q);
+      if (!words.empty()) answer(q, words, now);
+      return !words.empty();
     });
-    if (all_heard) words = verdict(run, question, now);
-    if (words.empty() && now < question.asked + kHold) return false;
-    if (words.empty()) words = verdict(run, question, now);
-  }
+  if (questions.empty()) return;
+  TimePoint all_heard = TimePoint::max();
+  for (const Rank& rank : run.ranks)
+    if (rank.state == State::present) all_heard = std::min(all_heard, rank.heard);
+  const auto first = std::partition_point(questions.begin(), questions.end(),
+                                          [](const Question& q) { return q.judged; });
+  const auto last =
+      std::find_if(first, questions.end(), [&](const Question& q) { return q.asked >= all_heard; });
+  const auto kept = std::remove_if(first, last, [&](Question& q) {
+    const std::string words = verdict(run, q, now);
+    if (!words.empty()) answer(q, words, now);
+    q.judged = true;
+    return !words.empty();
+  });
+  questions.erase(kept, last);
+  for (; !questions.empty() && now >= questions.front().asked + kHold; questions.pop_front())
+    answer(questions.front(), verdict(run, questions.front(), now), now);
+}
+
+void MonitorTable::answer(const Question& question, const std::string& words, TimePoint now) {
   // Nothing may be known of the other end of a send or a recv, which has failed nevertheless.
   if (!words.empty() || question.sequence == 0) affected_.try_emplace(question.asker, now);
   send_(question.client, Writer(Answer::blamed).number(question.request).text(words).take());
-  return true;
 }
 
 void MonitorTable::disconnected(ClientId client, TimePoint now) {
@@ -258,9 +284,8 @@ TimePoint MonitorTable::tick(Run& run, TimePoint now) {
       next = std::min(next, failure.tell_at);
     }
   }
-  std::erase_if(run.questions, [&](const Question& q) { return answer(run, q, now); });
-  for (const Question& question : run.questions) next = std::min(next, question.asked + kHold);
-  return next;
+  answer(run, now);
+  return run.questions.empty() ? next : std::min(next, run.questions.front().asked + kHold);
 }
 
 std::size_t MonitorTable::present() const {

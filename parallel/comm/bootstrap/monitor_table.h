@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -71,6 +72,7 @@ class MonitorTable {
     std::string group;
     std::uint64_t sequence = 0;
     TimePoint asked{};
+    bool judged = false;  ///< all ranks have reported since, which gave no verdict
   };
   struct Run {
     std::string name;
@@ -78,7 +80,8 @@ class MonitorTable {
     std::vector<Rank> ranks;
     std::string first_loss;                   ///< empty if none was lost
     std::map<std::string, Failure> failures;  // by group
-    std::vector<Question> questions;
+    bool new_failures = false;                ///< since questions were last compared with them
+    std::deque<Question> questions;           ///< as they were asked; judged ones come first
   };
   struct RankOfClient {
     Run* run;
@@ -95,11 +98,13 @@ class MonitorTable {
   void tell_failure(const Run& run, const std::string& group, Failure& failure, TimePoint now);
   void tell(const Run& run, const std::string& message, int except = -1);
   void mark_affected(const Run& run, int cause, TimePoint now);
-  bool answer(Run& run, const Question& question, TimePoint now);
+  void answer(Run& run, TimePoint now);
+  void answer(const Question& question, const std::string& words, TimePoint now);
   void forget_if_over(Run& run);
   TimePoint tick(Run& run, TimePoint now);
 
   // The text of the answer.
+  static std::string certainty(const Run& run, const Question& question);
   static std::string verdict(const Run& run, const Question& question, TimePoint now);
   static std::string departures(const Run& run, const Question& question, TimePoint now);
   static std::string silences(const Run& run, const Question& question, TimePoint now);
