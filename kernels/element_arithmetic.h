@@ -105,4 +105,11 @@ FERRITE_HOST_DEVICE T power(T a, T b) {
   }
 }
 
+/// a + weight (b - a), from the end that is nearer: a weight of 1 gives b exactly.
+template <class T>
+FERRITE_HOST_DEVICE T lerp(T a, T b, T weight) {
+  const T way = b - a, from_a = a + weight * way, from_b = b - way * (1 - weight);
+  return std::abs(weight) < T(0.5) ? from_a : from_b;
+}
+
 }  // namespace ferrite::kernels::elements

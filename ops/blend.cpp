@@ -3,7 +3,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "ferrite/core/tracing.h"
+#include "ferrite/core/views.h"
 #include "ferrite/kernels/elementwise.h"
+#include "ferrite/kernels/ternary.h"
 #include "ferrite/ops/arithmetic.h"
 #include "ferrite/ops/autocast.h"
 #include "ferrite/ops/compare.h"
@@ -20,6 +23,7 @@ using autograd::record;
 using autograd::recording;
 using autograd::Saved;
 using kernels::BinaryOp;
+using kernels::TernaryOp;
 using ops::composite;
 using ops::composite_;
 using ops::Like;
@@ -205,9 +209,62 @@ Tensor heaviside(T x, T values) {
 
 namespace {
 
+/// Whether a kernel makes a result of `dtype` in one pass. Traces show the ops it consists of.
+bool in_one_pass(DType dtype) { return is_floating(dtype) && !tracing::on(); }
+
+/// Of one floating dtype, broadcast, off the tape.
+Tensor one_pass(TernaryOp op, T x, T a, T b, Scalar factor, const char* name) {
+  ops::check_same_device(x, a, name);
+  ops::check_same_device(x, b, name);
+  ops::check_same_device(a, b, name);
+  const Shape shape =
+      broadcast_shapes(x.shape(), broadcast_shapes(a.shape(), b.shape(), name), name);
+  const auto on_device = [](T t) { return t.dim() > 0 || !t.device().is_host(); };
+  const Device& device = (on_device(x) ? x : on_device(a) ? a : b).device();
+  T model = x.shape() == shape ? x : a.shape() == shape ? a : b;
+  const MemoryFormat format =
+      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
+  Tensor out = empty(shape, {.dtype = x.dtype(), .device = device, .memory_format = format});
+  const auto operand = [&](T t) { return ops::operand(t, t.dtype(), shape, device); };
+  kernels::ternary(current_stream(device), op, out, operand(x), operand(a), operand(b), factor);
+  return out;
+}
+
+/// self = op(self, a, b) in one pass; false, and nothing is done, where that takes more.
+bool change_in_one_pass(TernaryOp op, T self, T a, T b, Scalar factor, const char* name) {
+  if (!self.defined() || !in_one_pass(self.dtype()) || factor.is_complex()) return false;
+  for (const Tensor* t : {&a, &b}) {
+    if (!t->defined() || t->device() != self.device()) return false;
+    if (geometry::may_overlap(self, *t) && !geometry::same_elements(self, *t)) return false;
+  }
+  // A number for all is converted; 16 bits would round it.
+  const bool converts =
+      b.dim() == 0 && is_floating(b.dtype()) && itemsize(self.dtype()) >= itemsize(kFloat32);
+  if (a.dtype() != self.dtype() || (b.dtype() != self.dtype() && !converts)) return false;
+  if (recording(self, a, b)) return false;
+  if (broadcast_shapes(self.shape(), broadcast_shapes(a.shape(), b.shape(), name), name) !=
+      self.shape())
+    return false;
+  const profiler::OpRange range(name, self, a, b);
+  autograd::check_inplace(self, name);
+  const auto operand = [&](T t) {
+    return ops::operand(t, self.dtype(), self.shape(), self.device());
+  };
+  kernels::ternary(current_stream(self.device()), op, self, self, operand(a), operand(b), factor);
+  autograd::changed_inplace(self, name);
+  return true;
+}
+
+/// f(tensors...) in their dtype; 16-bit numbers are rounded once.
+template <class F, class... Tensors>
+Tensor rounded_once(F f, T t, const Tensors&... others) {
+  return ops::computed_in(t.dtype(), f, t, others...);
+}
+
 /// From the end that is nearer, so that a weight of 1 gives it exactly.
 Tensor between(T x, T y, T weight) {
   Tensor out = no_grad([&] {
+    if (in_one_pass(x.dtype())) return one_pass(TernaryOp::lerp, x, y, weight, 0, "lerp");
     const Tensor way = y - x;
     return where(lt(abs(weight), 0.5), x + weight * way, y - way * (1 - weight));
   });
@@ -215,15 +272,19 @@ Tensor between(T x, T y, T weight) {
     record(out, "lerp", {x, y, weight},
            [a = Saved(x), b = Saved(y), w = Saved(weight), la = Like(x), lb = Like(y),
             lw = Like(weight)](T grad, Needs needs) -> Gradients {
-             return {needs[0] ? la.reduce(grad * (1 - w.get())) : Tensor(),
-                     needs[1] ? lb.reduce(grad * w.get()) : Tensor(),
-                     needs[2] ? lw.reduce(grad * (b.get() - a.get())) : Tensor()};
+             const auto to_start = [](T g, T weight) { return g * (1 - weight); };
+             const auto to_weight = [](T g, T start, T end) { return g * (end - start); };
+             return {
+                 needs[0] ? la.reduce(rounded_once(to_start, grad, w.get())) : Tensor(),
+                 needs[1] ? lb.reduce(grad * w.get()) : Tensor(),
+                 needs[2] ? lw.reduce(rounded_once(to_weight, grad, a.get(), b.get())) : Tensor()};
            });
   return out;
 }
 
 Tensor between(T x, T y, double weight) {
   Tensor out = no_grad([&] {
+    if (in_one_pass(x.dtype())) return one_pass(TernaryOp::lerp_scalar, x, y, y, weight, "lerp");
     const Tensor way = y - x;
     return std::abs(weight) < 0.5 ? add(x, way, weight) : add(y, way, weight - 1);
   });
@@ -236,6 +297,13 @@ Tensor between(T x, T y, double weight) {
   return out;
 }
 
+/// f(x, a, b) of tensors in `dtype`, in which a kernel computes it where it can.
+template <class F>
+Tensor computed_in_kernel(DType dtype, F f, T x, T a, T b) {
+  const bool same = x.dtype() == dtype && a.dtype() == dtype && b.dtype() == dtype;
+  return same && in_one_pass(dtype) ? f(x, a, b) : ops::computed_in(dtype, f, x, a, b);
+}
+
 Tensor blend(T start, T end, T weight, const char* op) {
   check_one_dtype(start, end, op);
   if (weight.dim() > 0) check_one_dtype(start, weight, op);
@@ -245,14 +313,15 @@ Tensor blend(T start, T end, T weight, const char* op) {
   const DType dtype = ops::result_type({start, end, weight});
   FERRITE_CHECK(is_floating(dtype), DTypeError, op, "expected floating types, got {} and {}",
                 start.describe(), weight.describe());
-  return ops::computed_in(
+  return computed_in_kernel(
       dtype, [](T x, T y, T w) { return between(x, y, w); }, start, end, weight);
 }
 Tensor blend(T start, T end, Scalar weight, const char* op) {
   check_one_dtype(start, end, op);
   ops::check_floating(op, start, end);
-  return ops::computed_in(
-      start.dtype(), [&](T x, T y) { return between(x, y, weight.to<double>()); }, start, end);
+  return computed_in_kernel(
+      start.dtype(), [&](T x, T y, T) { return between(x, y, weight.to<double>()); }, start, end,
+      end);
 }
 
 /// `value` among numbers of `dtype`.
@@ -263,13 +332,29 @@ void check_factor(Scalar value, DType dtype, const char* op) {
                 "expected a real factor for a result of {}, got a complex one", dtype);
 }
 
+Tensor scaled(T x, Scalar factor) {
+  return !factor.is_complex() && factor.to<double>() == 1 ? x : x * factor;
+}
+
 Tensor add_product(T x, T a, T b, Scalar value, const char* op) {
   const DType dtype = ops::result_type({x, a, b});
   FERRITE_CHECK(dtype != kBool, DTypeError, op, "does not work on bool; convert with to(dtype)");
   check_factor(value, dtype, op);
-  const bool one = !value.is_complex() && value.to<double>() == 1;
-  return ops::computed_in(
-      dtype, [&](T x, T a, T b) { return x + (one ? a * b : a * b * value); }, x, a, b);
+  const auto sum = [&](T x, T a, T b) {
+    if (!in_one_pass(x.dtype())) return x + scaled(a * b, value);
+    Tensor out = one_pass(TernaryOp::addcmul, x, a, b, value, op);
+    if (recording(x, a, b))
+      record(out, "addcmul", {x, a, b},
+             [value, a = Saved(a), b = Saved(b), lx = Like(x), la = Like(a), lb = Like(b)](
+                 T grad, Needs needs) -> Gradients {
+               const auto product = [&](T g, T other) { return scaled(g, value) * other; };
+               return {needs[0] ? lx.reduce(grad) : Tensor(),
+                       needs[1] ? la.reduce(rounded_once(product, grad, b.get())) : Tensor(),
+                       needs[2] ? lb.reduce(rounded_once(product, grad, a.get())) : Tensor()};
+             });
+    return out;
+  };
+  return computed_in_kernel(dtype, sum, x, a, b);
 }
 
 Tensor add_quotient(T x, T a, T b, Scalar value, const char* op) {
@@ -278,8 +363,22 @@ Tensor add_quotient(T x, T a, T b, Scalar value, const char* op) {
                 b.dtype());
   const DType dtype = ops::result_type({x, a, b});
   check_factor(value, dtype, op);
-  return ops::computed_in(
-      dtype, [&](T x, T a, T b) { return x + a * value / b; }, x, a, b);
+  const auto sum = [&](T x, T a, T b) {
+    if (!in_one_pass(x.dtype())) return x + scaled(a, value) / b;
+    Tensor out = one_pass(TernaryOp::addcdiv, x, a, b, value, op);
+    if (recording(x, a, b))
+      record(out, "addcdiv", {x, a, b},
+             [value, a = Saved(a), b = Saved(b), lx = Like(x), la = Like(a), lb = Like(b)](
+                 T grad, Needs needs) -> Gradients {
+               const auto to_a = [&](T g, T b) { return scaled(g, value) / b; };
+               const auto to_b = [&](T g, T a, T b) { return neg(g * (scaled(a, value) / b) / b); };
+               return {needs[0] ? lx.reduce(grad) : Tensor(),
+                       needs[1] ? la.reduce(rounded_once(to_a, grad, b.get())) : Tensor(),
+                       needs[2] ? lb.reduce(rounded_once(to_b, grad, a.get(), b.get())) : Tensor()};
+             });
+    return out;
+  };
+  return computed_in_kernel(dtype, sum, x, a, b);
 }
 
 }  // namespace
@@ -293,10 +392,12 @@ Tensor lerp(T start, T end, Scalar weight) {
       "lerp", [&] { return blend(start, end, weight, "lerp"); }, start, end);
 }
 const Tensor& lerp_(T self, T end, T weight) {
+  if (change_in_one_pass(TernaryOp::lerp, self, end, weight, 0, "lerp_")) return self;
   return composite_(
       "lerp_", self, [&](T x) { return blend(x, end, weight, "lerp_"); }, end, weight);
 }
 const Tensor& lerp_(T self, T end, Scalar weight) {
+  if (change_in_one_pass(TernaryOp::lerp_scalar, self, end, end, weight, "lerp_")) return self;
   return composite_(
       "lerp_", self, [&](T x) { return blend(x, end, weight, "lerp_"); }, end);
 }
@@ -310,6 +411,7 @@ Tensor addcmul(T x, T a, T b, Scalar value) {
       "addcmul", [&] { return add_product(x, a, b, value, "addcmul"); }, x, a, b);
 }
 const Tensor& addcmul_(T self, T a, T b, Scalar value) {
+  if (change_in_one_pass(TernaryOp::addcmul, self, a, b, value, "addcmul_")) return self;
   return composite_(
       "addcmul_", self, [&](T x) { return add_product(x, a, b, value, "addcmul_"); }, a, b);
 }
@@ -322,6 +424,7 @@ Tensor addcdiv(T x, T a, T b, Scalar value) {
       "addcdiv", [&] { return add_quotient(x, a, b, value, "addcdiv"); }, x, a, b);
 }
 const Tensor& addcdiv_(T self, T a, T b, Scalar value) {
+  if (change_in_one_pass(TernaryOp::addcdiv, self, a, b, value, "addcdiv_")) return self;
   return composite_(
       "addcdiv_", self, [&](T x) { return add_quotient(x, a, b, value, "addcdiv_"); }, a, b);
 }

@@ -196,6 +196,9 @@ KNOWN = [
     ("(complex:)?addc(mul|div)_?|lerp_?", "gradient value", lambda case: has_infinite(case) or is_empty(case)
      or ("addcdiv" in case.name and bool((case.inputs[2].base == 0).any())),
      "gradients of what was broadcast are added up before they meet an infinite factor"),
+    ("addc(mul|div)_?|lerp_scalar_?", "gradient value", lambda case: "float16" in case.dtypes
+     and abs(case.args["other"]) > 65504,
+     "a factor beyond float16 scales before anything is rounded to float16; PyTorch rounds between"),
     ("bce_with_logits_weight", "gradient value", has_infinite,
      "infinite logits have the gradient of the sum, with infinities of both signs"),
     ("multi(label)?_margin_loss", VALUE, has_infinite, "NaN stays NaN; PyTorch leaves it out"),

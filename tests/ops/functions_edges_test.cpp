@@ -319,11 +319,19 @@ TEST_CASE("gradients beside infinities: logsumexp, cumprod") {
   check_close(slope([](T t) { return cumprod(t, 0); }, tensor({inf})), {1}, 0);
 }
 
-TEST_CASE("lerp promotes a weight without dimensions; bincount of nothing counts") {
+TEST_CASE("lerp and addcmul promote a weight without dimensions; bincount of nothing counts") {
   const Tensor x = zeros({2}).to(kFloat16), weight = full({}, 0.5, {.dtype = kFloat64});
   CHECK(lerp(x, ones_like(x), weight).dtype() == kFloat16);
   check_close(lerp(tensor({0, 4}).to(kUInt8), tensor({2, 0}).to(kUInt8), weight), {1, 2}, 0);
   CHECK(lerp(tensor({0}).to(kUInt8), tensor({2}).to(kUInt8), weight).dtype() == kFloat64);
+  for (const DType dtype : {kFloat16, kFloat32, kFloat64}) {
+    const Tensor ends = tensor({1.0, 4.0, -2.0}).to(dtype), y = zeros_like(ends);
+    lerp_(y, ends, weight);
+    check_equal(y, lerp(zeros_like(ends), ends, weight));
+    check_close(y, {0.5, 2, -1}, 0);
+    addcmul_(y, ends, weight.to(kFloat32), -1);
+    check_close(y, {0, 0, 0}, 0);
+  }
   CHECK_THROWS_AS(lerp(x, x, weight.reshape({1})), DTypeError);
   CHECK_THROWS_AS(lerp_(tensor({0}).to(kUInt8), tensor({2}).to(kUInt8), weight), DTypeError);
   const Tensor none = zeros({0}, {.dtype = kInt64});
