@@ -217,14 +217,11 @@ Tensor one_pass(TernaryOp op, T x, T a, T b, Scalar factor, const char* name) {
   ops::check_same_device(x, a, name);
   ops::check_same_device(x, b, name);
   ops::check_same_device(a, b, name);
-  const Shape shape =
-      broadcast_shapes(x.shape(), broadcast_shapes(a.shape(), b.shape(), name), name);
-  const auto on_device = [](T t) { return t.dim() > 0 || !t.device().is_host(); };
-  const Device& device = (on_device(x) ? x : on_device(a) ? a : b).device();
-  T model = x.shape() == shape ? x : a.shape() == shape ? a : b;
-  const MemoryFormat format =
-      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
-  Tensor out = empty(shape, {.dtype = x.dtype(), .device = device, .memory_format = format});
+  const auto together = ops::Together(x, a, b, name);
+  const Shape& shape = together.shape;
+  const Device& device = together.device;
+  Tensor out =
+      empty(shape, {.dtype = x.dtype(), .device = device, .memory_format = together.format});
   const auto operand = [&](T t) { return ops::operand(t, t.dtype(), shape, device); };
   kernels::ternary(current_stream(device), op, out, operand(x), operand(a), operand(b), factor);
   return out;

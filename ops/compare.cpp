@@ -277,19 +277,13 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   ops::check_same_device(condition, b, "where");
   FERRITE_CHECK(condition.dtype() == kBool || condition.dtype() == kUInt8, DTypeError, "where",
                 "expected a condition of bool or uint8, got {}", condition.describe());
-  const Shape shape =
-      broadcast_shapes(condition.shape(), broadcast_shapes(a.shape(), b.shape(), "where"), "where");
-  const auto on_device = [](const Tensor& t) { return t.dim() > 0 || !t.device().is_host(); };
-  const Device& device = on_device(a) ? a.device() : on_device(b) ? b.device() : condition.device();
+  const auto [shape, device, format] = ops::Together(a, b, condition, "where");
   const DType dtype = ops::result_type(a, b);
   if (is_complex(dtype)) {
     const Tensor holds = ops::operand(condition, kBool, condition.shape(), device);
     return view_as_complex(where(holds.unsqueeze(-1), view_as_real(a.to(device, dtype)),
                                  view_as_real(b.to(device, dtype))));
   }
-  const Tensor& model = a.shape() == shape ? a : b.shape() == shape ? b : condition;
-  const MemoryFormat format =
-      model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
   Tensor out = empty(shape, {.dtype = dtype, .device = device, .memory_format = format});
   const Tensor holds = ops::operand(condition, kBool, shape, device);
   kernels::where(current_stream(device), out, holds, ops::operand(a, dtype, shape, device),

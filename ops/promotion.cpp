@@ -106,6 +106,14 @@ Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype
           empty(shape, {.dtype = out_dtype, .device = device, .memory_format = format})};
 }
 
+Together::Together(const Tensor& a, const Tensor& b, const Tensor& c, const char* op)
+    : shape(broadcast_shapes(c.shape(), broadcast_shapes(a.shape(), b.shape(), op), op)) {
+  const auto on_device = [](const Tensor& t) { return t.dim() > 0 || !t.device().is_host(); };
+  device = (on_device(a) ? a : on_device(b) ? b : c).device();
+  const Tensor& model = a.shape() == shape ? a : b.shape() == shape ? b : c;
+  format = model.shape() == shape ? model.suggest_memory_format() : MemoryFormat::contiguous;
+}
+
 Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device) {
   return sum_to(grad, shape).to(device, dtype);
 }

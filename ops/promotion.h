@@ -68,6 +68,15 @@ inline Rounding rounding_of(kernels::BinaryOp op) {
 Operands operands(const Tensor& a, const Tensor& b, DType dtype, DType out_dtype, const char* op,
                   Rounding rounding = Rounding::early);
 
+/// The shape of three operands together, the device of those that are not numbers on the host, and
+/// the layout of the first one that is not broadcast.
+struct Together {
+  Together(const Tensor& a, const Tensor& b, const Tensor& c, const char* op);
+  Shape shape;
+  Device device;
+  MemoryFormat format;
+};
+
 /// `grad` summed to the shape of an operand that was broadcast, in that operand's dtype and on its
 /// device. Differentiable.
 Tensor reduce_to(const Tensor& grad, const Shape& shape, DType dtype, const Device& device);
